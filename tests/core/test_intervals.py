@@ -53,6 +53,20 @@ def test_of_mean_is_students():
     assert intervals.of_mean(values[:1]) is None
 
 
+def test_of_mean_share_is_the_normal_approximation_within_0_and_1():
+    values = [0.5, 1.0, 0.25, 0.0, 0.63]
+    expected = stats.norm.interval(0.95, loc=np.mean(values), scale=stats.sem(values))
+    assert intervals.of_mean_share(values) == pytest.approx(expected)
+    low, high = intervals.of_mean_share([1.0, 1.0, 0.5])
+    assert 0 < low < 2.5 / 3 and high == 1
+
+
+def test_of_mean_share_of_right_and_wrong_is_wilsons_also_where_all_are_right():
+    assert intervals.of_mean_share([1, 0.0, 1.0]) == intervals.of_share(2 / 3, 3)
+    assert intervals.of_mean_share([1.0] * 20) == intervals.of_share(1.0, 20)
+    assert intervals.of_mean_share([0.5]) is None
+
+
 def test_is_greater_pairs_by_seed():
     first = {1: 50.0, 2: 60.0, 3: 70.0}
     second = {3: 69.0, 1: 49.1, 2: 58.9}

@@ -71,7 +71,7 @@ def vectors(place, texts, prompt=""):
 
 
 def by_definition(scores, texts, queries, relevant):
-    """Means over queries, each by a sorted list of all documents; equal ones in every order that can matter."""
+    """Values of queries, each by a sorted list of all documents; equal ones in every order that can matter."""
     figures = []
     for name, own in relevant.items():
         found = dict(zip(texts, scores[[*queries].index(name)].tolist(), strict=True))
@@ -87,7 +87,12 @@ def by_definition(scores, texts, queries, relevant):
         recalls = [np.mean([each in orders[0][:most] for each in wanted]) if wanted else 0 for most in (10, 100)]
         # Two documents of one text change places; no more are equal here.
         figures.append((np.mean(ndcg) / best if best else 0, 1 / ranks[0] if ranks else 0, *recalls))
-    return dict(zip(("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100"), np.mean(figures, 0), strict=True))
+    names = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100")
+    return dict(zip(names, np.transpose(figures), strict=True))
+
+
+def means(values):
+    return {metric: np.mean(values_of_queries) for metric, values_of_queries in values.items()}
 
 
 def scores_of(evaluated, name, column="retrieval"):
@@ -128,15 +133,24 @@ def test_every_metric_by_its_definition(data, models, evaluated, name, column):
     theirs = vectors(models / documents, texts.values(), PROMPTS["passage"] if documents == "teacher" else "")
     if name != "dot":
         ours, theirs = functional.normalize(ours, dim=-1), functional.normalize(theirs, dim=-1)
-    wanted = by_definition(ours @ theirs.T, texts, queries, relevant)
+    values = by_definition(ours @ theirs.T, texts, queries, relevant)
+    wanted = means(values)
     assert scores_of(evaluated, f"/{name}", column) == pytest.approx(wanted, abs=1e-6)
+    # The interval over queries: 1.96 standard errors of their mean to both sides, above 0.
+    ndcg = 100 * values["ndcg_at_10"]
+    half = 1.959964 * np.std(ndcg, ddof=1) / len(ndcg) ** 0.5
+    (model,) = (each for each in evaluated.summary["models"] if each["name"].endswith(f"/{name}"))
+    interval = model["columns"][column]["interval"]
+    assert interval == pytest.approx([max(0, ndcg.mean() - half), ndcg.mean() + half], abs=1e-3)
     assert 0 < wanted["recall_at_10"] < wanted["recall_at_100"] < 1
 
 
 def test_inner_products_are_no_cosines_and_cells_know_it(data, models, evaluated, tmp_path):
     _, texts, queries, relevant = data
     ours, theirs = (functional.normalize(vectors(models / "dot", of.values()), dim=-1) for of in (queries, texts))
-    assert scores_of(evaluated, "/dot") != pytest.approx(by_definition(ours @ theirs.T, texts, queries, relevant))
+    assert scores_of(evaluated, "/dot") != pytest.approx(
+        means(by_definition(ours @ theirs.T, texts, queries, relevant))
+    )
     config, output = models / "dot" / LIBRARY_CONFIG, tmp_path / "out"
     kept = config.read_text()
     for said, cells in (("dot", 1), ("cosine", 2), ("manhattan", 2)):
@@ -200,5 +214,5 @@ def test_a_model_with_a_head_gives_the_mean_of_its_hidden_states_if_asked(data, 
     )
     _, texts, queries, relevant = data
     ours, theirs = (functional.normalize(vectors(folder, of.values()), dim=-1) for of in (queries, texts))
-    wanted = by_definition(ours @ theirs.T, texts, queries, relevant)
+    wanted = means(by_definition(ours @ theirs.T, texts, queries, relevant))
     assert scores_of(found, "classifier") == pytest.approx(wanted, abs=1e-6)

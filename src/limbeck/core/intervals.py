@@ -107,6 +107,21 @@ def of_many(values: Sequence[float]) -> Interval:
     return _around_mean(values, _Z)
 
 
+def of_mean_share(values: Sequence[float]) -> Interval | None:
+    """Return the interval of a mean over many rows or queries, of values from 0 to 1 such as nDCG; within 0 and 1.
+
+    It is that of `of_many`. Values that are all 0 or 1 are right or wrong, and have the interval of their share: those
+    that are all equal would have one without any width. None of a single value between 0 and 1.
+    """
+    mean = statistics.fmean(values)
+    if all(value in (0, 1) for value in values):
+        return of_share(mean, len(values))
+    if len(values) < 2:
+        return None
+    low, high = of_many(values)
+    return max(0.0, low), min(1.0, high)
+
+
 def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
     """Return whether figures are greater than others by more than chance: the interval of their differences is above 0.
 

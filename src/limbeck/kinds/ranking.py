@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limbeck.core import intervals
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, number_of_truth, parse_value
@@ -35,15 +36,20 @@ def mean_over_queries(name: str) -> Metric:
     """Return a metric: the mean over queries of one of the scores of `score_query`, named in `RETRIEVAL_METRICS`."""
 
     def metric(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
-        scores = np.asarray(predictions, np.float64)
-        labels = class_scores.labels_of(rows).astype(np.float64)
-        figures = []
-        for query in queries_of(rows):
-            query_scores = score_query(scores[query], labels[query])
-            figures.append(getattr(query_scores, name))
-        return float(np.mean(figures))
+        return float(np.mean(_values_of_queries(name, predictions, rows)))
 
     return metric
+
+
+def _values_of_queries(name: str, predictions: Predictions, rows: Sequence[LabelledRow]) -> list[float]:
+    """Return one of the scores of `score_query`, named in `RETRIEVAL_METRICS`, of each query."""
+    scores = np.asarray(predictions, np.float64)
+    labels = class_scores.labels_of(rows).astype(np.float64)
+    values = []
+    for query in queries_of(rows):
+        query_scores = score_query(scores[query], labels[query])
+        values.append(getattr(query_scores, name))
+    return values
 
 
 @register_as_kind()
@@ -106,6 +112,12 @@ class Ranking(ValueKind):
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
         return drawn
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> intervals.Interval | None:
+        """Return the interval of a mean over queries: the documents of a query are not drawn apart from each other."""
+        return intervals.of_mean_share(_values_of_queries(metric, predictions, rows))
 
     def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
         """Return the scores of a random order."""

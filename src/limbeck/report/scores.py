@@ -127,8 +127,8 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
     """
     if is_meaningless(key, model):
         return None
-    # The record has an interval over the rows of a task if there was a single run. For several runs, the interval over
-    # their seeds is computed here; it holds for other seeds as well.
+    # The record has an interval over the rows or queries of a task if there was a single run. For several runs, the
+    # interval over their seeds is computed here; it holds for other seeds as well.
     column = model.columns.get(key)
     if column is not None:
         over_rows = ends_of(column.interval)
@@ -150,7 +150,7 @@ def interval_note(models: Iterable[studies.Scores]) -> list[str]:
                 has_several_runs = True
     samples = []
     if has_intervals_over_rows:
-        samples.append("the rows of a task (one run)")
+        samples.append("the rows or queries of a task (one run)")
     if has_several_runs:
         samples.append("seeds (Student's t)")
     if not samples:

@@ -12,7 +12,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.kinds.ranking_scores import score_query
 from limbeck.kinds.registry import KINDS
-from limbeck.kinds.scoring import score
+from limbeck.kinds.scoring import intervals_of, score
 
 TASK = TaskDefinition(name="ranks", type="ranking", files={"train": "a.jsonl", "validation": "b.jsonl"}).task
 
@@ -33,6 +33,16 @@ def test_means_over_queries():
     assert figures["ndcg_at_10"] == pytest.approx((1 / math.log2(3) + 1 + 0 + 1 + 0) / 5)
     assert figures["mrr_at_10"] == pytest.approx((1 / 2 + 1 + 0 + 1 + 0) / 5)
     assert len(figures) == 2
+
+
+def test_intervals_are_over_queries():
+    """Documents of one query are alike, so that three queries of two documents each are three values."""
+    rows = rows_of_queries([0, 1], [1, 0], [0, 1])
+    predictions = [3.0, 2.0, 3.0, 2.0, 1.0, 3.0]
+    found = intervals_of(score(TASK, "validation", rows, predictions), TASK, rows, predictions)
+    for name, values in {"ndcg_at_10": [1 / math.log2(3), 1, 1], "mrr_at_10": [1 / 2, 1, 1]}.items():
+        low = np.mean(values) - 1.959964 * np.std(values, ddof=1) / math.sqrt(3)
+        assert found[name] == pytest.approx([low, 1.0])
 
 
 def gain_at_10(labels):

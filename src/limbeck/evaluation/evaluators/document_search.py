@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from limbeck.core import intervals
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, score_places
@@ -80,7 +81,11 @@ class Search:
         return cls(tuple(queries), tuple(documents), tuple(relevance_of_query.values()), own_documents)
 
     def score(self, queries: Tensor, documents: Tensor) -> dict[str, float]:
-        """Return the metrics of the retrieval by name, each the mean over queries.
+        """Return the metrics of the retrieval by name, each the mean over queries; see `score_queries`."""
+        return mean_over_queries(self.score_queries(queries, documents))
+
+    def score_queries(self, queries: Tensor, documents: Tensor) -> NDArray[np.float64]:
+        """Return the metrics of each query, `[queries, metrics]`, in the order of `RETRIEVAL_METRICS`.
 
         Documents are ranked by the inner products of their vectors with the query's.
 
@@ -106,7 +111,31 @@ class Search:
                 equal = (products_of_query == relevant_products).sum(1)
                 gains = np.array(list(relevance.values()))
                 scores[number] = score_places(above, equal, gains)
-        return dict(zip(RETRIEVAL_METRICS, scores.mean(0).tolist(), strict=True))
+        return scores
+
+
+def mean_over_queries(scores: NDArray[np.float64]) -> dict[str, float]:
+    """Return the metrics of a retrieval by name, each the mean over queries.
+
+    Args:
+        scores: The scores of each query, as `Search.score_queries` returns them.
+    """
+    return dict(zip(RETRIEVAL_METRICS, scores.mean(0).tolist(), strict=True))
+
+
+def intervals_over_queries(scores: NDArray[np.float64], metrics: Sequence[str]) -> dict[str, list[float]]:
+    """Return the 95 % intervals of the means over queries, by metric, as far as they have one.
+
+    Args:
+        scores: The scores of each query, as `Search.score_queries` returns them.
+        metrics: Names of the metrics, some of `RETRIEVAL_METRICS`.
+    """
+    interval_of_metric = {}
+    for metric in metrics:
+        ends = intervals.of_mean_share(scores[:, RETRIEVAL_METRICS.index(metric)].tolist())
+        if ends is not None:
+            interval_of_metric[metric] = list(ends)
+    return interval_of_metric
 
 
 def _own_documents(

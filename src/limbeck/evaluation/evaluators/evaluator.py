@@ -66,7 +66,7 @@ class CellResult:
         weights: Hash of the weights as they were kept; None where they are not kept.
         thresholds: Probability from which a row is given each class, where a row may have several; None if none were
             chosen.
-        intervals: 95 % intervals of scores over the rows of a split, by split and metric; None without any.
+        intervals: 95 % intervals of scores over the rows or queries of a split, by split and metric; None without any.
         only_answer: By split, the one answer that a model gives to all rows, a sign that it has learned nothing; None
             if its answers differ on all splits.
         chance: Scores of a model that does not read the rows, by split and metric; None where they are 0.

@@ -9,11 +9,12 @@ says more.
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.evaluators.document_search import Search
+from limbeck.evaluation.evaluators.document_search import Search, intervals_over_queries, mean_over_queries
 from limbeck.evaluation.evaluators.evaluator import (
     VECTORS,
     CellResult,
@@ -21,6 +22,7 @@ from limbeck.evaluation.evaluators.evaluator import (
     Evaluator,
     PlannedCells,
     ReadyCell,
+    Scores,
     Share,
     register_as_evaluator,
 )
@@ -92,21 +94,16 @@ class ByVectors(Evaluator):
         # Each model is loaded once for all splits of the cell.
         try:
             with quiet_and_explain_oom():
-                scores = score_vectors(ready.cell, prepared)
+                scored = score_vectors(ready.cell, prepared)
         finally:
             forget_models()
-        intervals = {}
-        for split in prepared.task.scored:
-            interval_of_metric = intervals_of(scores[split], prepared.task, prepared.rows[split], predictions=())
-            if interval_of_metric:
-                intervals[split] = interval_of_metric
         # Splits of variants (`test@256`) have the same rows as their split, which is counted once.
         rows = {"train": 0}
-        for split in scores:
+        for split in scored.scores:
             if split in prepared.rows:
                 rows[split] = len(prepared.rows[split])
         seconds = round(time.monotonic() - started, 3)
-        return CellResult(scores, rows=rows, seconds=seconds, intervals=intervals or None)
+        return replace(scored, rows=rows, seconds=seconds)
 
 
 def _point_of(cell: Cell) -> SimilarityPoint:
@@ -260,7 +257,7 @@ def _further_widths(
     return narrower, notes
 
 
-def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, float]]:
+def score_vectors(cell: Cell, prepared: PreparedTask) -> CellResult:
     """Score a model on a task of sentence vectors.
 
     A *variant* is a way to score the vectors: whole, cut to fewer components, or asymmetric, which means that the
@@ -271,23 +268,26 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> dict[str, dict[str, flo
         prepared: The rows of its task.
 
     Returns:
-        Metric to value, by split for whole vectors, and by `{split}{variant}` (`test@256@teacher`) for other variants.
-        A model that is compared with a teacher also has the metric `agreement`: Spearman's correlation of the cosines
-        of its vectors with those of the teacher's whole vectors, over the pairs, or over an even sample of all queries
-        and documents. It is left out where it is undefined.
+        Scores and their intervals: metric to value, by split for whole vectors, and by `{split}{variant}`
+        (`test@256@teacher`) for other variants. A model that is compared with a teacher also has the metric
+        `agreement`: Spearman's correlation of the cosines of its vectors with those of the teacher's whole vectors,
+        over the pairs, or over an even sample of all queries and documents. It is left out where it is undefined.
 
     Raises:
         CorpusError: for rows of one text, or a single document.
         ModelError: for a model without sentence vectors, or with vectors that are not finite.
     """
-    scores: dict[str, dict[str, float]] = {}
+    scores: Scores = {}
+    intervals: dict[str, dict[str, list[float]]] = {}
     for split in prepared.task.scored:
-        scores |= _score_split(cell, prepared.task, split, prepared.rows[split])
-    return scores
+        scored = _score_split(cell, prepared.task, split, prepared.rows[split])
+        scores |= scored.scores
+        intervals |= scored.intervals or {}
+    return CellResult(scores, intervals=intervals or None)
 
 
-def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]) -> dict[str, dict[str, float]]:
-    """Return the scores of a split and of its variants; see `score_vectors`."""
+def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]) -> CellResult:
+    """Return the scores of a split and of its variants, with their intervals; see `score_vectors`."""
     point = _point_of(cell)
     has_queries = KINDS[task.kind].has_queries
     title = f"{task.title} {split}"
@@ -313,14 +313,20 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
         teacher_reading = reading._replace(length=point.teacher_length or point.length)
         teacher = read_texts(point.teacher, first, second, teacher_reading, keep_for=cell.task)
 
-    scores: dict[str, dict[str, float]] = {}
+    scores: Scores = {}
+    intervals: dict[str, dict[str, list[float]]] = {}
     for variant in point.variants:
         vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
         if search is None:
             figures = score(task, split, rows, vectors.cosines().tolist())
+            interval_of_metric = intervals_of(figures, task, rows, predictions=())
         else:
-            all_figures = search.score(vectors.first, vectors.second)
+            scores_of_queries = search.score_queries(vectors.first, vectors.second)
+            all_figures = mean_over_queries(scores_of_queries)
             figures = {metric: all_figures[metric] for metric in task.metrics}
+            interval_of_metric = intervals_over_queries(scores_of_queries, task.metrics)
+        if interval_of_metric:
+            intervals[f"{split}{variant}"] = interval_of_metric
         # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
         if teacher is not None and not variant.asymmetric:
             agreement = _agreement(vectors, teacher, has_queries=has_queries)
@@ -328,7 +334,7 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
             if not math.isnan(agreement):
                 figures[AGREEMENT] = agreement
         scores[f"{split}{variant}"] = figures
-    return scores
+    return CellResult(scores, intervals=intervals or None)
 
 
 def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
