@@ -34,7 +34,7 @@ from limbeck.cli.quickstart import quickstart
 from limbeck.cli.recipe import recipe, schema, validate
 from limbeck.cli.report import report
 from limbeck.cli.search import search
-from limbeck.cli.start_notice import cancel_start, is_quiet
+from limbeck.cli.start_notice import is_quiet
 from limbeck.cli.status import status
 from limbeck.cli.teach import teach
 from limbeck.cli.trim import trim
@@ -250,6 +250,5 @@ def _print_mistakes(error: LimbeckError) -> None:
 
 def _print_error(message: str) -> None:
     """Print a message on one line; brackets in it are not read as rich's markup."""
-    cancel_start()
     line = Text.assemble(("error:", "bold red"), f" {' '.join(message.split())}")
     errors.print(line, highlight=False, soft_wrap=True)

@@ -1,24 +1,38 @@
-"""The first line of a command that takes a while: it comes before the libraries are imported, which takes seconds.
+"""The lines while a command starts: importing its libraries takes seconds, or a minute on a busy machine.
 
-This module is imported before all others, and so imports nothing that takes time.
+They end before anything else is printed. This module is imported before all others, and imports nothing that takes
+time.
 """
 
+import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, TextIO
 
-COMMANDS_WITH_PYTORCH = frozenset(
+SLOW_COMMANDS = frozenset(
     (
         *("quickstart", "finetune", "teach", "distill", "finish", "compare", "search"),
-        *("evaluate", "benchmark", "inspect", "export", "validate", "recipe"),
+        *("evaluate", "benchmark", "inspect", "export", "report", "validate", "recipe"),
     )
 )
-"""Commands that import PyTorch."""
-_SECONDS = 0.4
-"""Seconds after which a command that has not come to PyTorch yet says that it is starting."""
+"""Commands that import large libraries: a report those of its drawings, the others PyTorch."""
+_FIRST_SECONDS = 0.3
+"""Seconds up to which a start is not worth a line."""
+_LINE_SECONDS = 9.0
+"""Seconds between two lines, as `limbeck.core.progress_bars.LINE_SECONDS`."""
+_TERMINAL_SECONDS = 1.0
+"""Seconds between two changes of the line in a terminal."""
+_WATCH_SECONDS = 0.2
+"""Seconds between two looks at whether a line is due."""
+_STARTING = "limbeck is starting"
+_LOADING = "loading PyTorch and other libraries"
+_LINE_ABOVE = "\x1b[A\r"
+"""Moves a terminal's cursor to the beginning of the line above it."""
 
 
 def is_quiet(arguments: Sequence[str]) -> bool:
@@ -30,68 +44,113 @@ def is_quiet(arguments: Sequence[str]) -> bool:
 
 
 def announce_start(arguments: Sequence[str]) -> None:
-    """Have this process say that the command starts and that it loads PyTorch, unless it is quiet or prints its help.
+    """Have this process say that it starts, until it prints something else, unless it is quiet or prints its help.
 
     Args:
         arguments: The arguments of the command line.
     """
     # The arguments are not parsed yet: a name of a command may stand anywhere among them.
-    imports_pytorch = not COMMANDS_WITH_PYTORCH.isdisjoint(arguments)
-    is_help = "--help" in arguments or "-h" in arguments
-    if not imports_pytorch or is_help or is_quiet(arguments) or "torch" in sys.modules:
+    is_slow = not SLOW_COMMANDS.isdisjoint(arguments)
+    asks_for_help = "--help" in arguments or "-h" in arguments
+    is_closed = sys.stderr is None
+    if not is_slow or asks_for_help or is_quiet(arguments) or is_closed or "torch" in sys.modules:
         return
-    # Python asks each finder in `sys.meta_path` for a module that is imported. So the notice sees the import of torch,
-    # and prints its second line then. A timer prints the first.
-    notice = _Notice()
-    sys.meta_path.insert(0, notice)
-    timer = threading.Timer(_SECONDS, notice.say_start)
-    timer.daemon = True  # A command that ends before does not wait for it.
-    timer.start()
-    notice.timer = timer
+    _Notice().begin()
 
 
 class _Notice:
-    """Prints a line when PyTorch is imported, and one before if that takes long to come.
+    """The lines of a start. A thread prints them, until the command prints something or the process ends.
 
-    Python asks it for every module that is imported, as the first of its finders; it finds none.
-
-    Attributes:
-        timer: Calls `say_start`.
+    Python asks each finder in `sys.meta_path` for a module that is imported. The notice is the first of them, so that
+    it sees the import of torch; it finds no module. It also stands before standard output and standard error, so that
+    it sees what is printed first.
     """
 
-    timer: threading.Timer | None = None
+    def __init__(self) -> None:
+        self._stderr = sys.stderr
+        self._streams: dict[str, _FirstWrite] = {}
+        has_cursor = sys.stderr.isatty() and os.name != "nt" and os.environ.get("TERM") not in (None, "dumb", "unknown")
+        self._rewrites_line = has_cursor
+        self._seconds_between = _TERMINAL_SECONDS if has_cursor else _LINE_SECONDS
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_when_due, name="limbeck start", daemon=True)
+        self._words = _STARTING
+        self._words_began = time.monotonic()
+
+    def begin(self) -> None:
+        """Watch imports and what is printed, and print lines from now on."""
+        sys.meta_path.insert(0, self)
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is not None:
+                self._streams[name] = _FirstWrite(stream, self)
+                setattr(sys, name, self._streams[name])
+        self._thread.start()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Print the line if PyTorch is imported, and find nothing."""
-        if name == "torch":
-            self.end()
-            _print("loading PyTorch …")
+        """Have the line changed if PyTorch is imported, and find nothing."""
+        if name == "torch" and self._words == _STARTING:
+            self._words_began = time.monotonic()
+            self._words = _LOADING
         return None
 
-    def say_start(self) -> None:
-        """Print that the command starts."""
-        _print("limbeck is starting …")
-
     def end(self) -> None:
-        """Print nothing from now on."""
-        if self in sys.meta_path:
+        """Print nothing from now on, and leave imports and streams as they were."""
+        self._ended.set()
+        # A line that is being printed comes first.
+        self._thread.join()
+        if self in sys.meta_path:  # It is asked to end again where something kept a stream of it.
             sys.meta_path.remove(self)
-        if self.timer is not None:
-            self.timer.cancel()
+        for name, stream in self._streams.items():
+            # Another may stand before the stream by now, and pass on to it what is written.
+            if getattr(sys, name) is stream:
+                setattr(sys, name, stream.stream)
+
+    def _print_when_due(self) -> None:
+        """Print new words at once, and the same words with their seconds from time to time."""
+        printed = ""
+        last_time = time.monotonic()
+        self._ended.wait(_FIRST_SECONDS)
+        while not self._ended.wait(_WATCH_SECONDS):
+            now = time.monotonic()
+            words = self._words
+            if words != printed:
+                self._print(f"{words} …")
+            elif now - last_time >= self._seconds_between:
+                above = _LINE_ABOVE if self._rewrites_line else ""
+                self._print(f"{above}{words} (for {now - self._words_began:.0f} s so far)")
+            else:
+                continue
+            printed = words
+            last_time = now
+
+    def _print(self, line: str) -> None:
+        """Print a line to standard error, if it can be written."""
+        try:
+            self._stderr.write(f"{line}\n")
+            self._stderr.flush()
+        except (OSError, ValueError):
+            # Standard error is closed, or cannot show the line.
+            return
 
 
-def cancel_start() -> None:
-    """Print no line of the start from now on: the command has something else to say."""
-    for finder in list(sys.meta_path):
-        if isinstance(finder, _Notice):
-            finder.end()
+class _FirstWrite:
+    """A stream before which the notice stands: it ends when something is written.
 
+    Args:
+        stream: The stream.
+        notice: The notice.
+    """
 
-def _print(line: str) -> None:
-    """Print a line to standard error, if it can be written."""
-    try:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):
-        # Standard error is closed, or cannot show the line.
-        return
+    def __init__(self, stream: TextIO, notice: _Notice) -> None:
+        self.stream = stream
+        self._notice = notice
+
+    def write(self, text: str) -> int:
+        """End the notice, and write."""
+        if text:
+            self._notice.end()
+        return self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
