@@ -1,11 +1,14 @@
 """Runs that are ended early: the student of the newest checkpoint, told apart from that of a whole run."""
 
+import io
 import json
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from transformers import TrainerCallback
 
 import limbeck
 from limbeck import distill
@@ -14,8 +17,10 @@ from limbeck.core.run_status import status_of
 from limbeck.errors import Interrupted, OutputError
 from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
+from limbeck.training import distil as distil_file
+from limbeck.training import run as run_file
 from limbeck.training.trainer import PROGRESS
-from tests.support.training import assert_equal, at_step, elsewhere, reseal, send, student_of
+from tests.support.training import assert_equal, at_step, die, elsewhere, reseal, send, student_of
 from tests.training.conftest import make_recipe
 
 
@@ -103,6 +108,54 @@ def test_later_stages_are_skipped_and_named(bert_folder, text_folder, tmp_path):
     assert any(f"stage '{second}' skipped" in line for line in warnings)
     assert status_of(folder).shown == f"finished, ended early at step 3 of 6 of stage '{first}'"
     assert not any(line.startswith("Not finished") for line in warnings)
+
+
+@pytest.mark.parametrize("killed_at", ["record", "evaluation"])
+@pytest.mark.parametrize("command", ["finish", "resume"])
+def test_a_finish_that_was_killed_goes_on_and_skipped_stages_stay_untrained(
+    bert_folder, text_folder, tmp_path, monkeypatch, killed_at, command
+):
+    """Neither another finish nor a resumed run trains what the first finish has skipped."""
+    methods = [{"name": "hidden_states"}, {"name": "minilmv2"}]
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "run", *methods, save_steps=1, eval_steps=1000)
+    recipe["evaluation"] = {"enabled": True, "pairs": 10, "retrieval_pairs": 10}
+    folder = stop_at(recipe, 3)
+    whole = Path(shutil.copytree(folder, tmp_path / "whole"))
+    limbeck.finish(whole)
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        if killed_at == "evaluation":
+            patch.setattr(distil_file, "evaluate_student", die)
+        else:
+            # The stage is ended on the disk, and the run's record does not say so yet.
+            patch.setattr(run_file, "_without_lists", die)
+        limbeck.finish(folder)
+    assert json.loads((folder / "run.json").read_text())["status"] != "finished"
+
+    console = Console(file=io.StringIO(), width=200)
+    result = limbeck.finish(folder) if command == "finish" else distill(recipe, resume=True, console=console)
+    assert ("ended now, and not trained on" in console.file.getvalue()) == (command == "resume")
+    first, second = (stage.get("name", stage["method"]["name"]) for stage in recipe["stages"])
+    early_end = result.run.ended_early
+    assert (early_end.stage, early_end.step, early_end.skipped) == (first, 3, [second])
+    assert (result.run.status, [stage.name for stage in result.run.stages]) == ("finished", [first])
+    assert_equal(student_of(recipe), student_of({"output": str(whole)}))
+
+
+def test_a_stage_that_a_callback_stopped_is_followed_by_the_next(bert_folder, text_folder, tmp_path, monkeypatch):
+    """Such a run is whole: its record has the steps that the stage was to take, but nobody has ended it."""
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 2
+
+    methods = [{"name": "hidden_states"}, {"name": "minilmv2"}]
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "run", *methods)
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(run_file, "_without_lists", die)
+        distill(recipe, callbacks=[Stop])
+    result = distill(recipe, resume=True, callbacks=[Stop])
+    assert [(stage.steps, stage.ended_early) for stage in result.run.stages] == [(2, None), (2, None)]
 
 
 def test_a_finished_run_is_returned_as_it_is(recipe, limbeck):

@@ -10,7 +10,7 @@ from rich.console import Console
 from transformers import TrainerCallback
 
 from limbeck.core import ranks, records
-from limbeck.core.paths import STUDENT
+from limbeck.core.paths import STAGES, STUDENT
 from limbeck.core.plugins import plugins_in_use
 from limbeck.core.progress_bars import ProgressBar, activity, print_plain
 from limbeck.models.quiet import quiet
@@ -67,7 +67,8 @@ def distil(
     Args:
         plan: The checked recipe, with its output.
         console: Where progress goes.
-        resume: Continue the run in the output folder; a finished one is returned as it is.
+        resume: Continue the run in the output folder; a finished one is returned as it is, and one that was being ended
+            early is ended.
         overwrite: Replace the run in the output folder.
         callbacks: Callbacks of the user for the trainer of every stage.
         write_cards: Called in the main process once the student is saved and measured.
@@ -84,6 +85,13 @@ def distil(
         is_finished = resume and ranks.on_main_rank(partial(_is_finished, record.run, folder))
         if is_finished:
             return _read_finished(folder)
+
+        # `limbeck finish` may have been killed after it ended a stage, whose other steps nothing can take any more.
+        if resume and not ends_early:
+            ends_early = ranks.on_main_rank(partial(_was_being_ended, record.run, folder))
+            if ends_early:
+                line = "limbeck finish was stopped before it was done; the run is ended now, and not trained on."
+                print_plain(console, line, "yellow")
 
         # The libraries below are silenced: limbeck itself says what matters.
         with endings_recorded(record, folder), quiet():
@@ -126,6 +134,16 @@ def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[re
 
 def _is_finished(run: records.Run, folder: Path) -> bool:
     return run.is_finished and (folder / STUDENT).is_dir()
+
+
+def _was_being_ended(run: records.Run, folder: Path) -> bool:
+    """Whether `limbeck finish` has skipped stages of an unfinished run, or ended one before its last step."""
+    if run.ended_early is not None and run.ended_early.skipped:
+        return True
+    for path in (folder / STAGES).glob(f"*/{records.Stage.FILE}"):
+        if records.load(records.Stage, path.parent).ended_early:
+            return True
+    return False
 
 
 def _read_finished(folder: Path) -> DistilledStudent:

@@ -327,6 +327,8 @@ class StageTraining:
             record.best = best
         elif steps < trainer.state.max_steps:
             record.planned_steps = trainer.state.max_steps
+            if self.ends_early:
+                record.ended_early = True
         return record
 
     def _describe_best(self) -> BestStep | None:

@@ -330,6 +330,7 @@ class Stage(File):
         teacher: The teacher of a stage that has its own.
         teacher_facts: More on this teacher, unless it is the student of an earlier stage.
         planned_steps: Steps that it was to take, where it was ended early.
+        ended_early: Whether `limbeck finish` ended it before its last step, and not a callback.
         best: The step that measurements chose; None where the student is that of the last step.
     """
 
@@ -364,6 +365,7 @@ class Stage(File):
     teacher_facts: Teacher | None = None
     citation: Citation | None = None
     planned_steps: Number | None = None
+    ended_early: bool | None = None
     best: BestStep | None = None
 
     @property
