@@ -9,8 +9,10 @@ from rich.console import Console
 from limbeck.benchmark.model import load_or_make, measure_models, measure_size, read_config
 from limbeck.benchmark.tables import model_blocks
 from limbeck.core.console_blocks import console as shown
+from limbeck.core.studies import Costs
 from limbeck.errors import RecipeError
 from limbeck.models.blueprint import names_shape
+from limbeck.report.costs import costs_table
 from tests.support.models import make_teacher
 
 CPU = torch.device("cpu")
@@ -93,6 +95,40 @@ def test_a_speedup_that_is_not_that_of_the_medians_is_told(rows):
     batch = f"{rows[0]['batch']} x {rows[0]['length']}"
     assert f"The machine was uneven: at {batch} the medians of" in (text := console.export_text())
     assert "give 1.14x. Trust 1.5x, of passes side by side" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "ratio", "note"),
+    [
+        (("2x24", "1x24"), 4.64, "it was 4.64x as fast as the first model, but the shapes of the two give about 2x"),
+        (
+            ("1x24", "2x24"),
+            1 / 4.64,
+            "it was 4.64x as slow as the first model, but the shapes of the two give about 2x",
+        ),
+        (("2x24", "1x24"), 2.9, None),
+        (("1x24", "2x24"), 1 / 2.9, None),
+    ],
+)
+def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, note, monkeypatch):
+    monkeypatch.setattr("limbeck.benchmark.model.speedup", lambda first, other: 1.0 if first is other else ratio)
+    first, second = measure_models(names, device=CPU, batch_sizes=[3], lengths=[8], seconds=0.01)
+    assert (first["speedup"], first["note"]) == (1, None)
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(shown(*model_blocks([first, second])))
+    costs = Costs.read({
+        "models": [{"model": name, "title": name} for name in names], "machine": {"device": "a CPU"},
+        "timings": [first, second],
+    })  # fmt: skip
+    console.print(costs_table(costs))
+    text = console.export_text()
+    if note is None:
+        assert second["speedup"] == pytest.approx(ratio, rel=1e-4) and second["note"] is None
+        assert "as the first model" not in text
+    else:
+        assert second["speedup"] is None and second["note"].startswith(f"at 3 x 8 tokens {note} at most. The machine")
+        assert text.count(f"{names[1]}: at 3 x 8 tokens {note}") == 2
+        assert "4.64x" not in text.replace(note, "") and "0.216x" not in text
 
 
 def test_shapes_are_told_from_models(bert_folder, tmp_path, monkeypatch):

@@ -5,13 +5,16 @@ weights is measured, whose speed is that of a trained one.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.benchmark import limits
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, tidy
+from limbeck.core import timing
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, summarise, tell_rounds
 from limbeck.errors import RecipeError
@@ -110,7 +113,8 @@ def measure_models(
 ) -> list[Row]:
     """Measure the size of encoders, and time their forward passes alternately.
 
-    The batches have no padding. `speedup` compares each model with the first.
+    The batches have no padding. `speedup` compares each model with the first. It is None, and `note` says why, where
+    the shapes of the two models cannot give it, because the machine was busy.
 
     Args:
         names: Saved models or shapes, as `load_or_make` takes them; the others are compared with the first.
@@ -141,6 +145,10 @@ def measure_models(
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     _check_memory(models, cases, dtype, device)
 
+    # Ids of 0 are in every vocabulary.
+    shortest_text = torch.zeros((1, min(lengths)), dtype=torch.long, device=device)
+    work_ratios = {name: _work_ratios(encoders[names[0]], encoders[name], shortest_text) for name in names}
+
     # All models read the same random token ids, which have to be in the smallest vocabulary.
     vocabulary = min(families.shape_of(model.config).vocabulary for model in models.values())
     generator = torch.Generator().manual_seed(0)
@@ -160,6 +168,8 @@ def measure_models(
         for name, times_of_model in times.items():
             size, forward = sizes[name]
             spread = summarise(times_of_model)
+            ratio = speedup(times[names[0]], times_of_model)
+            note = _note_on_shapes(ratio, work_ratios[name])
             row = {
                 "model": name,
                 **size,
@@ -172,10 +182,53 @@ def measure_models(
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                "speedup": speedup(times[names[0]], times_of_model),
+                "speedup": None if note else ratio,
+                "note": f"at {batch} x {length} tokens {note}" if note else None,
             }
             rows.append(tidy(row))
     return rows
+
+
+@dataclass(frozen=True)
+class _WorkRatios:
+    """What the shapes of two models give at most.
+
+    Args:
+        faster: How many times as fast as the first model the other one can be; None where it is not known.
+        slower: How many times as slow; None likewise.
+    """
+
+    faster: float | None
+    slower: float | None
+
+
+def _work_ratios(first: nn.Module, other: nn.Module, token_ids: Tensor) -> _WorkRatios:
+    """Compare the work of two encoders by their shapes, both ways; the ids are `[B, L]` int64."""
+    faster = costs.work_ratio(first, other, token_ids)
+    slower = costs.work_ratio(other, first, token_ids)
+    return _WorkRatios(faster, slower)
+
+
+def _note_on_shapes(ratio: float, work_ratios: _WorkRatios) -> str:
+    """Return the reason for which a speedup is left out, as the shapes cannot give it; empty where they can.
+
+    Args:
+        ratio: How many times as fast as the first model the other one was.
+        work_ratios: Of the two models.
+    """
+    factor = ratio
+    most = work_ratios.faster
+    word = "fast"
+    if ratio < 1:
+        factor = 1 / ratio
+        most = work_ratios.slower
+        word = "slow"
+    if not timing.is_beyond_shapes(factor, most):
+        return ""
+    return (
+        f"it was {factor:.3g}x as {word} as the first model, but the shapes of the two give about {most:.3g}x at most. "
+        "The machine was busy, so no speedup is given; measure again on an idle machine."
+    )
 
 
 def _load(name: str, lengths: Sequence[int], dtype: torch.dtype, device: torch.device) -> PreTrainedModel:

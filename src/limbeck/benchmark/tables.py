@@ -115,6 +115,7 @@ def model_blocks(rows: Rows) -> list[Block]:
         Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
         _table(columns, rows),
         Notes((f"Speedups are relative to {first['model']}.", *_uneven_notes(rows))),
+        _notes(rows, "model"),
         Paragraph("Size"),
         _size_table(rows),
     ]

@@ -343,4 +343,5 @@ class ComparisonWork:
             # `measure_costs` refers speedups to the first model, which is a student here.
             for timing in costs.timings:
                 timing.speedup = None
+                timing.note = None
         return costs

@@ -115,6 +115,18 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 
+def is_beyond_shapes(ratio: float | None, shape_ratio: float | None) -> bool:
+    """Return whether a speedup is far above what the shapes of the models can give; False where either is not known.
+
+    Args:
+        ratio: The first model's time by the second's.
+        shape_ratio: The first model's work by the second's, by their shapes.
+    """
+    if not ratio or not shape_ratio:
+        return False
+    return ratio > _MOST_BEYOND_SHAPES * shape_ratio
+
+
 def is_doubtful(
     first: float | None,
     second: float | None,
@@ -136,7 +148,7 @@ def is_doubtful(
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
         return True
-    if ratio and shape_ratio and ratio > _MOST_BEYOND_SHAPES * shape_ratio:
+    if is_beyond_shapes(ratio, shape_ratio):
         return True
     if not first or not second or not ratio:
         return False

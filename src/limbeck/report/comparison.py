@@ -25,7 +25,7 @@ from limbeck.core.studies import (
     ModelCost,
     StudentBlock,
 )
-from limbeck.report.costs import cost_tables
+from limbeck.report.costs import cost_notes, cost_tables
 from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, setting_lines
 from limbeck.report.output_files import write_forms
 from limbeck.report.scores import csv_rows, numbers, published_cells, score_cells, score_headings, share_kept
@@ -220,10 +220,12 @@ def methods_markdown(record: ComparisonRecord) -> str:
     comparison = Comparison.read(record)
     sections = [Section("", (Paragraph(" ".join(setting_lines(comparison))),))]
     tables = methods_tables(comparison.summary)
+    notes = methods_notes(comparison)
     if comparison.costs is not None:
         tables += cost_tables(comparison.costs)
+        notes += cost_notes(comparison.costs)
     sections += [Section(table.caption, (table,)) for table in tables]
-    sections.append(Section("Notes", (Notes(tuple(methods_notes(comparison))),)))
+    sections.append(Section("Notes", (Notes(tuple(notes)),)))
     return markdown.markdown_file(comparison.name or "Comparison of methods", sections)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Notes, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
 from limbeck.report.scores import PAPERS
@@ -21,7 +21,7 @@ _LAYOUT = Layout(whole_from=2)
 
 def costs_table(costs: Mapping[str, Any] | studies.Costs) -> RenderableType:
     """Return all tables of costs as one output for the terminal."""
-    return console(*cost_tables(studies.Costs.read(costs)))
+    return console(*cost_blocks(studies.Costs.read(costs)))
 
 
 def cost_tables(costs: studies.Costs) -> Iterator[Table]:
@@ -32,9 +32,17 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
 
 
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
-    """Yield the tables of costs; nothing where costs were not measured."""
+    """Yield the tables of costs and their notes; nothing where costs were not measured."""
     if costs is not None:
         yield from cost_tables(costs)
+        yield Notes(tuple(cost_notes(costs)))
+
+
+def cost_notes(costs: studies.Costs) -> Iterator[str]:
+    """Yield the reason for each speedup that was left out, since the shapes of the models cannot give it."""
+    for timing in costs.timings:
+        if timing.note:
+            yield f"{_title_of(costs, timing.model)}: {timing.note}"
 
 
 def conditions_of(costs: studies.Costs) -> str:

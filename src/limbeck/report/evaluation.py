@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from limbeck.core import markdown, records, studies
 from limbeck.core.blocks import Block, Notes, Paragraph, Section, counted, to_csv
 from limbeck.core.console_blocks import console
-from limbeck.report.costs import cost_tables
+from limbeck.report.costs import cost_blocks, cost_notes, cost_tables
 from limbeck.report.evaluation_tables import (
     chosen_lines,
     is_of_vectors,
@@ -46,7 +46,7 @@ def evaluation_blocks(summary: EvaluationRecord, costs: CostsRecord | None = Non
     if record.columns:
         blocks += _score_blocks(record)
     if costs is not None:
-        blocks += cost_tables(studies.Costs.read(costs))
+        blocks += cost_blocks(studies.Costs.read(costs))
     return blocks
 
 
@@ -89,11 +89,12 @@ def evaluation_markdown(summary: EvaluationRecord, costs: CostsRecord | None = N
             sections.append(Section(published.caption, (published,)))
         sections.append(Section("All metrics", (metrics_table(record),)))
         sections.append(Section("Grid points", (Notes(tuple(chosen_lines(record))),)))
+    notes = [*reading_notes(record), *record.notes]
     if costs is not None:
-        tables = cost_tables(studies.Costs.read(costs))
-        sections += [Section(table.caption, (table,)) for table in tables]
-    notes = (*reading_notes(record), *record.notes)
-    return markdown.markdown_file("", [*sections, Section("Notes", (Notes(notes),))])
+        costs_record = studies.Costs.read(costs)
+        sections += [Section(table.caption, (table,)) for table in cost_tables(costs_record)]
+        notes += cost_notes(costs_record)
+    return markdown.markdown_file("", [*sections, Section("Notes", (Notes(tuple(notes)),))])
 
 
 def _title(summary: studies.Evaluation) -> str:

@@ -192,7 +192,7 @@ class ModelSize(Record):
 
 
 class Timing(Times):
-    """A model's passes at one batch size and length; `speedup` over the first model."""
+    """A model's passes at one batch size and length; `speedup` over the first model, or a `note` why there is none."""
 
     model: str
     batch: int
@@ -201,6 +201,7 @@ class Timing(Times):
     sentences_per_second: Number | None = None
     tokens_per_second: Number | None = None
     speedup: Number | None = None
+    note: str | None = None
 
 
 class PublishedCost(Record):
