@@ -52,7 +52,7 @@ def test_models_are_scored_as_objects_and_by_name(evaluated):
 
 def test_results_show_themselves_and_write_their_report(evaluated, tmp_path):
     page = evaluated._repr_html_()
-    assert page.count("<pre") == 1 and "RTE" in page
+    assert page.count("white-space:pre;") == 1 and "RTE" in page, "one table"
     written = evaluated.report(tmp_path / "page.html")
     assert written.is_file() and limbeck.report(evaluated, tmp_path / "b.html").html == tmp_path / "b.html"
 

@@ -1,8 +1,10 @@
 """Where progress goes where nothing is said of it, and how bars and results look in a notebook."""
 
+import html
 import io
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,7 +16,7 @@ import limbeck
 from limbeck.api.model_folder import ModelFolder
 from limbeck.api.progress import progress_console
 from limbeck.api.results import Shown as ShownResult
-from limbeck.core.blocks import Notes
+from limbeck.core.blocks import Notes, Table
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.progress_bars import ProgressBar, print_plain
@@ -150,3 +152,25 @@ def test_a_notebook_wraps_long_lines_at_words(monkeypatch):
     print_plain(console, " ".join(words))
     [text] = shown
     assert text.split() == words and max(map(len, text.splitlines())) <= 60
+
+
+def test_the_page_wraps_notes_below_the_table_of_a_result(tmp_path):
+    note = "A note of many words. " * 20
+    folder = tmp_path / ("a folder with a long name " * 9).strip()
+
+    class Found(ShownResult):
+        place = f"Folder: {folder}"
+
+        def blocks(self):
+            yield Table("Scores", ("", "Student"), (("accuracy", "0.7"),))
+            yield Notes((note.strip(), "Another note."))
+
+        def _csv(self):
+            return ""
+
+    table, *lines = re.findall(r'<pre style="([^"]*)">(.*?)</pre>', Found()._repr_html_(), re.DOTALL)
+    assert "white-space:pre;" in table[0] and "accuracy" in table[1]
+    assert all("white-space:pre-wrap" in style for style, _ in lines)
+    notes, place = (html.unescape(re.sub("<[^>]*>", "", text)).strip() for _, text in lines)
+    assert notes.split("\n") == [note.strip(), "Another note."], "no line ends within a note"
+    assert place == f"Folder: {folder}"

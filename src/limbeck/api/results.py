@@ -5,18 +5,19 @@ import webbrowser
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from limbeck.api.calls import named_for_python
 from limbeck.api.progress import progress_console
 from limbeck.api.report_page import ReportPage
-from limbeck.core.blocks import Block, Figure
+from limbeck.core.blocks import Block, Figure, Table
 from limbeck.core.console_blocks import console as for_console
 from limbeck.core.escaping import TerminalConsole, printable
-from limbeck.core.progress_bars import NOTEBOOK_TEXT, ProgressBar
+from limbeck.core.progress_bars import NOTEBOOK_LINES, NOTEBOOK_TEXT, ProgressBar
 from limbeck.errors import LimbeckError
 
 if TYPE_CHECKING:
@@ -69,14 +70,15 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         """Return the result as a notebook shows it."""
-        page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
-        self._print(page)
-        # The HTML around text from rich, as that around a progress bar in a notebook.
-        table = page.export_html(inline_styles=True, code_format=NOTEBOOK_TEXT)
+        parts = []
+        for are_tables, blocks in groupby(self.blocks(), key=lambda block: isinstance(block, Table)):
+            parts.append(_html_of(for_console(*blocks), are_lines=not are_tables))
+        if self.place:
+            parts.append(_html_of(self.place, are_lines=True))
         figure = self._figure()
-        if figure is None:
-            return table
-        return f"{table}\n{_picture_of(figure)}"
+        if figure is not None:
+            parts.append(_picture_of(figure))
+        return "\n".join(parts)
 
 
 class Result(Shown):
@@ -190,6 +192,18 @@ def write_page(
     if show:
         webbrowser.open(written.html.resolve().as_uri())
     return written
+
+
+def _html_of(text: RenderableType, *, are_lines: bool) -> str:
+    """Return text of rich as HTML.
+
+    Args:
+        text: The text.
+        are_lines: Whether it is lines, which the page wraps; a table is printed as wide as in a terminal.
+    """
+    page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
+    page.print(text, highlight=False, markup=False, soft_wrap=are_lines)
+    return page.export_html(inline_styles=True, code_format=NOTEBOOK_LINES if are_lines else NOTEBOOK_TEXT)
 
 
 def _picture_of(figure: Figure) -> str:
