@@ -128,6 +128,15 @@ def test_disagreements_have_row_label_and_both_answers(report_of):
     assert any("disagree on 3 rows (30.0%)" in line for notes in blocks_of(page, Notes, APART) for line in notes.lines)
 
 
+def test_on_a_narrow_page_a_text_stands_above_named_answers(report_of):
+    page = report_of(MRPC)
+    rows = [table for table in re.findall("<table.*?</table>", render_html(page), re.DOTALL) if "He said so." in table]
+    assert rows[0].startswith('<table class="texts">')
+    assert re.findall('data-heading="(.*?)"', rows[0]) == ["Label", "Teacher", "Student", "Distance"]
+    tables = [block for part in page.parts for section in part.sections for block in section.blocks]
+    assert sum(isinstance(table, Table) and table.of_texts for table in tables) == 1, "figures stay in columns"
+
+
 def test_the_score_by_step_stands_beside_the_terms(report_of):
     page = report_of(MRPC, log=LOG)
     titles = [figure.title for figure in blocks_of(page, Figure, "Training")]

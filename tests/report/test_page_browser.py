@@ -60,6 +60,30 @@ def test_nothing_is_wider_than_the_window(page, tmp_path, width):
     assert window == width and content <= window
 
 
+@pytest.mark.parametrize(("width", "most_lines"), [(360, 12), (1280, 6)])
+def test_a_row_of_texts_is_read_without_scrolling(tmp_path, width, most_lines):
+    run = tmp_path / "run"
+    shutil.copytree(FOLDERS["finished"], run)
+    record = json.loads((run / "run.json").read_text())
+    sentence = "The vapour rises into the neck of the still, cools there and runs down as drops. " * 2
+    pair = {"text": sentence, "pair": sentence, "label": "one document", "distance": 0.69}
+    pair |= {"teacher": "0.42, more than 84% of pairs", "student": "0.17, more than 15% of pairs"}
+    record["evaluation"]["agreement"]["examples"] = [pair]
+    (run / "run.json").write_text(json.dumps(record))
+    page = write_report([run], tmp_path / "page.html").html
+    table = "document.querySelector('.texts')"
+    row = f"{table}.querySelector('tbody tr')"
+    text = page.read_text().replace('http-equiv="Content-Security-Policy"', 'name="policy"')
+    sizes = f"[{table}.scrollWidth, {table}.parentElement.clientWidth, {row}.offsetHeight]"
+    measured = text.replace("</body>", f"<script>parent.postMessage({sizes}, '*')</script></body>")
+    framed = tmp_path / "framed.html"
+    framed.write_text(FRAMED.format(width=width, page=json.dumps(measured).replace("</", "<\\/")))
+    process = browse(tmp_path, "--window-size=1400,900", "--dump-dom", framed.as_uri())
+    title = process.stdout.split("<title>")[1].split("</title>")[0]
+    table_width, box_width, row_height = map(int, title.split())
+    assert table_width <= box_width and row_height <= most_lines * 24
+
+
 @pytest.mark.parametrize("scheme", ["0", "1"])
 def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path, scheme):
     shot = tmp_path / "shot.png"

@@ -197,6 +197,8 @@ class Table:
         left_out: Number of rows that are not shown.
         folded: Whether it is closed until a reader opens it.
         links: The anchor on the page that the name of each row leads to; empty for no links.
+        of_texts: Whether a row is named by a text of some sentences. On a narrow page this text stands above the other
+            cells of its row.
         layout: Its form on a console.
     """
 
@@ -210,6 +212,7 @@ class Table:
     left_out: int = 0
     folded: bool = False
     links: tuple[str, ...] = ()
+    of_texts: bool = False
     layout: Layout = Layout()
 
     def with_words(self, *headings: str) -> "Table":

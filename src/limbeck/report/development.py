@@ -51,7 +51,7 @@ def _examples_table(caption: str, first_headings: tuple[str, str], examples: Seq
             text += f" ‖ {_cut(example.pair)}"
         answers = (_cut(example.teacher), _cut(example.student))
         rows.append((text, _cut(example.label), *answers, _score(example.distance)))
-    table = Table(caption, (*first_headings, "Teacher", "Student", "Distance"), tuple(rows))
+    table = Table(caption, (*first_headings, "Teacher", "Student", "Distance"), tuple(rows), of_texts=True)
     _, label_heading = first_headings
     return table.with_words(label_heading, "Teacher", "Student")
 
