@@ -9,6 +9,7 @@ from limbeck.report.collect import collect
 from limbeck.report.run import run_summary
 from limbeck.report.run_quality import quality_of
 from limbeck.report.runs_beside import run_blocks
+from tests.golden.committed import FOLDERS
 from tests.support.run_figures import evaluation
 
 
@@ -56,3 +57,23 @@ def test_runs_beside_each_other_show_their_untrained_starts(copied):
     assert details["Passage retrieval MRR@10"].endswith("; untrained start 0.400")
     assert details["Agreement, far to near (Spearman)"].endswith("untrained start 0.300")
     assert "an untrained start has 0.400" in run_summary(run).result
+
+
+@pytest.mark.parametrize("slowest_ms", [30.0, 31.0])
+def test_a_speedup_of_a_busy_machine_has_a_word_beside_it(copied, page_of, slowest_ms):
+    """On a page of one run, where it is set large, and in the first columns of several."""
+    batch = {"batch_size": 1, "rounds": 9, "speedup": 2.0}
+    batch |= {"teacher": {"median_ms": 22.0, "p10_ms": 20.0, "p90_ms": slowest_ms}, "student": {"median_ms": 11.0}}
+    latency = {"device": "cpu", "dtype": "float32", "length": 128, "batches": [batch]}
+    run = copied(edit={"evaluation": evaluation() | {"latency": latency}})
+    is_busy = slowest_ms > 1.5 * 20
+
+    [part] = page_of(run).parts
+    [speedup] = [highlight for highlight in part.highlights if highlight.label == "as fast as the teacher"]
+    assert speedup.detail == "at batch size 1" + ("; the machine was busy" if is_busy else "")
+
+    compared, *_ = page_of(run, FOLDERS["finished"]).parts
+    table = compared.sections[0].blocks[0]
+    assert table.headings[:4] == ("", "Result", "As fast as its teacher", "Transformer parameters")
+    cell = table.rows[0][2]
+    assert (cell.main, cell.detail) == ("2.0x", "busy machine" if is_busy else "")

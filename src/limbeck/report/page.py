@@ -202,19 +202,20 @@ def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
     rows: list[tuple[AnyCell, ...]] = []
     for title, subject in subjects:
         summary = summary_of(subject)
-        cells: list[AnyCell] = [title, summary.kind, summary.status, summary.result or NOTHING]
+        cells: list[AnyCell] = [title, summary.result or NOTHING]
         # Size, speed and time of a run; other folders have none.
         if isinstance(subject, RunFolder):
             cells += main_cells(subject)
         elif has_runs:
             cells += [NOTHING] * len(MAIN_HEADINGS)
-        rows.append((*cells, str(subject.folder)))
+        rows.append((*cells, summary.status, summary.kind, str(subject.folder)))
     run_headings = MAIN_HEADINGS if has_runs else ()
-    headings = ("", "Kind", "Status", "Result", *run_headings, "Folder")
+    # A phone shows the first columns: the results, and the speed of runs.
+    headings = ("", "Result", *run_headings, "Status", "Kind", "Folder")
     # The first part of the page is this comparison, so those of the folders begin with the second.
     links = tuple(part_anchor(number) for number in range(2, len(rows) + 2))
     table = Table("Folders in this report", headings, tuple(rows), links=links)
-    yield table.with_words("Kind", "Status", "Result", "Folder")
+    yield table.with_words("Result", "Status", "Kind", "Folder")
 
 
 def part_anchor(number: int) -> str:

@@ -22,6 +22,7 @@ from limbeck.report.reliable import (
     is_at_chance,
     is_reliable_agreement,
     is_saturated,
+    is_unsteady,
     reliable_speedup,
     reliable_transformer_speedup,
 )
@@ -31,9 +32,6 @@ Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
-_UNSTEADY = 1.5
-"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
-machine."""
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -66,18 +64,8 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
             "contradict each other, or are further apart than the shapes of the models, so no speedup is given "
             f"({NOTHING}). Measure again on an idle machine with: limbeck benchmark model TEACHER STUDENT."
         )
-    elif any(_is_unsteady(batch) for batch in latency.batches):
+    elif any(is_unsteady(batch) for batch in latency.batches):
         yield "The machine was busy. Speedups compare neighbouring passes, so they are more reliable than the times."
-
-
-def _is_unsteady(batch: BatchLatency) -> bool:
-    """Return whether the machine was busy, since the times of a model spread widely."""
-    for times in (batch.teacher, batch.student):
-        if times.p10_ms is None or times.p90_ms is None:
-            continue
-        if times.p90_ms > _UNSTEADY * times.p10_ms:
-            return True
-    return False
 
 
 def _has_doubtful_speedup(batch: BatchLatency) -> bool:

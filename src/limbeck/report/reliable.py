@@ -25,6 +25,9 @@ RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
+_UNSTEADY = 1.5
+"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
+machine."""
 
 
 def is_reliable_retrieval(teacher: Retrieval | None, metric: str) -> bool:
@@ -202,3 +205,13 @@ def reliable_transformer_speedup(batch: BatchLatency) -> float | None:
     if timing.is_doubtful(teacher_ms, student_ms, batch.transformer_speedup, batch.rounds, batch.shape_ratio):
         return None
     return batch.transformer_speedup
+
+
+def is_unsteady(batch: BatchLatency) -> bool:
+    """Return whether the machine was busy, since the times of a model spread widely."""
+    for times in (batch.teacher, batch.student):
+        if times.p10_ms is None or times.p90_ms is None:
+            continue
+        if times.p90_ms > _UNSTEADY * times.p10_ms:
+            return True
+    return False

@@ -17,6 +17,7 @@ from limbeck.report.reliable import (
     has_share,
     is_reliable_agreement,
     is_reliable_retrieval,
+    is_unsteady,
     reliable_speedup,
     share_of_teacher,
 )
@@ -202,7 +203,10 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     batch = evaluation.first_batch
     speedup = reliable_speedup(batch)
     if speedup:
-        yield Highlight(f"{speedup:.1f}x", "as fast as the teacher", f"at batch size {batch.batch_size}")
+        detail = f"at batch size {batch.batch_size}"
+        if is_unsteady(batch):
+            detail += "; the machine was busy"
+        yield Highlight(f"{speedup:.1f}x", "as fast as the teacher", detail)
 
     # Stages that have just begun have next to no time.
     seconds = sum(stage.seconds or 0 for stage in run.stages)

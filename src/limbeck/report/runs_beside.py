@@ -10,11 +10,11 @@ from limbeck.core.records import RunEvaluation
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
 from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
-from limbeck.report.reliable import reliable_speedup
+from limbeck.report.reliable import is_unsteady, reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
-MAIN_HEADINGS = ("Transformer parameters", "As fast as its teacher", "Training")
+MAIN_HEADINGS = ("As fast as its teacher", "Transformer parameters", "Training")
 """Headings of the facts of a run in a table of folders of any kind."""
 _SIZE_UNITS = ("count", "megabytes")
 """Units of the figures of size; figures in milliseconds are of speed, and all others are of quality."""
@@ -23,14 +23,15 @@ TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
 
 
 def main_cells(run: RunFolder) -> list[AnyCell]:
-    """Return the cells of a run below `MAIN_HEADINGS`: its size, speed and time of training."""
+    """Return the cells of a run below `MAIN_HEADINGS`: its speed, size and time of training."""
     evaluation = run.record.evaluation or RunEvaluation()
     parameters = evaluation.student.parameters.transformer
     speedup = reliable_speedup(evaluation.first_batch)
+    is_busy = speedup is not None and is_unsteady(evaluation.first_batch)
     seconds = sum(stage.seconds or 0 for stage in run.stages)
     return [
+        Cell(speedup, "{:.1f}x", detail="busy machine" if is_busy else ""),
         Cell(None if parameters is None else format_count(parameters)),
-        Cell(speedup, "{:.1f}x"),
         Cell(duration(seconds) if seconds else None),
     ]
 
