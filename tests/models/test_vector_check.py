@@ -19,7 +19,7 @@ from limbeck.training.proxy import Proxy
 from limbeck.training.record import RunRecord
 from limbeck.training.vector_checks import compare_once
 from tests.support.commands import assert_one_line_error
-from tests.support.models import make_teacher
+from tests.support.models import make_embedding, make_teacher
 from tests.support.recipes import recipe_of
 from tests.support.students import sentence_student
 
@@ -93,6 +93,13 @@ def test_vectors_that_change_with_the_texts_beside_them_are_refused(recipe, teac
     assert done.returncode == 1 and "set padding_side to right in its tokenizer_config.json" in finding
     assert end == "limbeck works here, but this teacher's sentence vectors are not confirmed."
     assert "prompt" not in done.stderr, "what the library says of a default prompt is not limbeck's to say"
+
+
+def test_a_model_that_reads_padding_is_refused_with_the_reason_and_not_as_a_fault(tmp_path):
+    """ConvBERT's convolutions mix the padding of a batch into its tokens, whoever runs the model."""
+    folder = make_embedding(tmp_path, "convbert")
+    with pytest.raises(ModelError, match="reads the padding of a batch, so .* distil hidden states of a copy of"):
+        compare_with_sentence_transformers(folder)
 
 
 def test_a_run_compares_its_teacher_once(recipe, compared, teacher):

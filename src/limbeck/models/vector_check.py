@@ -137,23 +137,33 @@ def compare_with_sentence_transformers(
     # A large model is let go before the library loads it a second time.
     del source
 
-    # With padding on the left a text's vector may depend on the texts beside it. So where vectors differ, the library
-    # also reads such texts one by one.
-    difference_alone = None
+    # A text's vector may depend on the texts beside it: with padding on the left, and where a model's convolutions read
+    # the padding. So where vectors differ, the library also reads the texts one by one.
+    is_padding_read = False
+    is_right_alone = False
     try:
         model = load_in_library(folder)
-        difference = _largest_difference(vectors, library_vectors(model, texts))
-        if pads_left and not _is_small(difference):
-            difference_alone = _largest_difference(vectors, library_vectors(model, texts, batch_size=1))
+        batched = library_vectors(model, texts)
+        difference = _largest_difference(vectors, batched)
+        if not _is_small(difference):
+            alone = library_vectors(model, texts, batch_size=1)
+            is_padding_read = not _is_small(_largest_difference(batched, alone))
+            is_right_alone = _is_small(_largest_difference(vectors, alone))
     except Exception as error:  # A release of the library may raise anything.
         raise NotLoadedError(
             f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
             f"{describe_error(error)}"
         ) from error
-    if difference_alone is not None and _is_small(difference_alone):
+    if is_padding_read and pads_left and is_right_alone:
         raise ModelError(
             f"'{name}' pads texts on the left, so a text's vector from sentence-transformers changes with the "
             "other texts of the batch; set padding_side to right in its tokenizer_config.json."
+        )
+    if is_padding_read and not pads_left:
+        raise ModelError(
+            f"'{name}' reads the padding of a batch, so a text's vector changes with the other texts of the batch, "
+            "by sentence-transformers too; choose another model, or distil hidden states of a copy of its folder "
+            "without modules.json."
         )
     return difference
 
