@@ -1,5 +1,10 @@
 """Files and folders that are replaced are the old or the new ones, whatever happens meanwhile."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from limbeck.core.files import atomic_file, atomic_folder, atomic_text
@@ -47,6 +52,24 @@ def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path):
     with pytest.raises(OutputError, match="folder' is a folder, but a file"):
         atomic_text(tmp_path / "folder", "2")
     assert contents(tmp_path) == {"file": "1"} and len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_killed_processes_wrote_aside_is_removed_and_what_others_write_stays(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    machine = socket.gethostname()
+    names = {
+        f"x.{machine}.{ended.pid}.partial": False,
+        f"x.{machine}.{os.getppid()}.partial": True,
+        f"x.elsewhere.{ended.pid}.partial": True,
+        f"y.{machine}.{ended.pid}.partial": True,
+    }
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model").write_text("1")
+    with atomic_folder(tmp_path / "x", shared=True) as partial:
+        assert partial.name == f"x.{machine}.{os.getpid()}.partial"
+    assert {path.name for path in tmp_path.iterdir()} == {"x", *(name for name, stays in names.items() if stays)}
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -106,6 +107,8 @@ def writing(path: Path) -> Iterator[None]:
 def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces another at the end, or is removed if the block raises.
 
+    What a killed process left aside is removed first.
+
     Args:
         folder: The folder to replace; its parents are made.
         shared: Whether several processes may write it at once, each aside under a unique name.
@@ -113,7 +116,11 @@ def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
     Raises:
         OutputError: if a file is in its place.
     """
-    name = f"{folder.name}.{os.getpid()}" if shared else folder.name
+    name = folder.name
+    if shared:
+        _remove_leftovers(folder)
+        # A machine that shares the disk may have a process of the same number.
+        name = f"{folder.name}.{socket.gethostname()}.{os.getpid()}"
     partial = folder.with_name(f"{name}.partial")
     replaced = folder.with_name(f"{name}.replaced")
     try:
@@ -132,6 +139,20 @@ def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
         for leftover in (partial, replaced):
             with suppress(OSError):
                 remove(leftover)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes of this machine were writing aside for a shared folder when they were killed."""
+    # Importing it takes a while, which few commands need.
+    import psutil
+
+    prefix = f"{folder.name}.{socket.gethostname()}."
+    for path in folder.parent.glob("*.partial"):
+        number = path.name.removeprefix(prefix).removesuffix(".partial")
+        is_of_this_folder = path.name.startswith(prefix) and number.isdecimal()
+        if is_of_this_folder and not psutil.pid_exists(int(number)):
+            with suppress(OSError):
+                remove(path)
 
 
 def remove(path: Path) -> None:
