@@ -121,7 +121,7 @@ def test_a_teacher_at_chance_is_no_measure(metric, rows, teacher, chance, share)
         scores["chance"] = {metric: chance}
     # The student is as good as its teacher, so that chance alone decides.
     scores["intervals"] = {metric: [teacher - 0.05, teacher + 0.05]}
-    [row] = comparison_rows({"development": [scores]})
+    row, *_ = comparison_rows({"development": [scores]})
     assert ("kept" in row.change) == share
     assert ("not clearly above chance" in comparison_markdown({"development": [scores]})) != share
 

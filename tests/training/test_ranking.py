@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from torch.utils.data import SequentialSampler
 from transformers import AutoTokenizer
@@ -199,5 +200,24 @@ def test_a_run_without_development_rows_shows_the_scores_of_its_queries(recipe):
     assert "Agreement with the teacher on rows it may have seen in training (Spearman)" in printed
     assert "nDCG@10 with their labels" in printed
     assert "MRR@10 with their labels" in printed
+    assert "nDCG@10 of a random order" in printed and "MRR@10 of a random order" in printed
     # A share of the teacher's score needs rows that the teacher has not seen.
     assert "kept" not in printed
+
+
+def test_a_run_counts_queries_and_stands_beside_a_random_order(recipe, tmp_path, capsys):
+    asked = recipe("developed") | {"evaluation": {"speed": False}}
+    development = write_queries(tmp_path / "development", 5)
+    del asked["corpus"]["held_out"]
+    asked["corpus"]["development"] = development["sources"][0]
+    result = limbeck.distill(asked, console=Console(width=500))
+    assert "Corpus: 18 queries (56 pairs)" in capsys.readouterr().out
+    record = json.loads((result.student.parent / "run.json").read_text(encoding="utf-8"))
+    [scores] = record["evaluation"]["development"]
+    assert (scores["queries"], scores["rows"]) == (5, 15)
+    # One relevant document of three, in a random order.
+    assert scores["chance"]["mrr_at_10"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert scores["intervals"].keys() == scores["teacher_intervals"].keys() == scores["chance"].keys()
+    card = (result.student / "README.md").read_text(encoding="utf-8")
+    assert "| ↳ random order | – | 0.611 |" in card
+    assert "5 development queries (15 pairs), which were not trained on, gave the scores above." in card

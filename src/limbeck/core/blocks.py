@@ -64,6 +64,22 @@ def counted(count: float, noun: str) -> str:
     return f"{count:,.0f} {noun}s"
 
 
+def counted_rows(rows: float, queries: float | None = None, noun: str = "row") -> str:
+    """Return a number of labelled rows in words: `1,200 rows`, or `40 queries (240 pairs)` of a ranking.
+
+    Args:
+        rows: The number of rows; those of a ranking are pairs of a query and a document.
+        queries: The number of queries of a ranking; None for other rows, and in older records.
+        noun: The name of a row that is no pair, such as `development row`.
+    """
+    if queries is None:
+        return counted(rows, noun)
+    # Of the name, the words before the last one stay: `40 development queries`.
+    *adjectives, _ = noun.split()
+    name_of_query = " ".join([*adjectives, "query"])
+    return f"{counted(queries, name_of_query)} ({counted(rows, 'pair')})"
+
+
 def slug(*words: object) -> str:
     """Return a name fit for files and anchors: lower-case letters, digits and hyphens."""
     text = " ".join(map(str, words)).lower()

@@ -6,6 +6,7 @@ from limbeck.core import records
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from limbeck.kinds.beside_teacher import Disagreements
 from limbeck.kinds.kind import Outputs
+from limbeck.kinds.ranking_scores import queries_of
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import chance_of, intervals_of, only_answer, score
 
@@ -34,10 +35,13 @@ def compare_outputs(
     student_answers = prepared.decode(split, student)
     student_scores = score(task, split, rows, student_answers)
     figures = records.DevelopmentFigures(task=task.name, kind=task.kind, split=split, rows=len(rows))
+    if kind.facts.has_queries:
+        figures.queries = len(queries_of(rows))
     figures.student = dict(student_scores)
     if task.positive is not None:
         figures.positive = task.positive
     figures.intervals = dict(intervals_of(student_scores, task, rows, student_answers))
+    figures.chance = dict(chance_of(task, rows))
     figures.only_answer = only_answer(task, student_answers)
 
     # The teacher's scores, and the rows on which the two models differ. Kinds without a measure of that have none.
@@ -45,8 +49,9 @@ def compare_outputs(
     if teacher is not None:
         teacher_answers = prepared.decode(split, teacher)
         answers.append(teacher_answers)
-        figures.teacher = dict(score(task, split, rows, teacher_answers))
-        figures.chance = dict(chance_of(task, rows))
+        teacher_scores = score(task, split, rows, teacher_answers)
+        figures.teacher = dict(teacher_scores)
+        figures.teacher_intervals = dict(intervals_of(teacher_scores, task, rows, teacher_answers))
         disagreements = kind.disagreements(rows, (student_answers, teacher_answers), (student, teacher), task)
         if disagreements is not None:
             if disagreements.are_counted:

@@ -76,6 +76,8 @@ def measure_task(
         # Records have the field only where it is true.
         only_answer=gives_one_answer or None,
     )
+    if kind.facts.has_queries:
+        figures.queries = len(np.unique(held_out.groups))
     teacher_answers = None
     if teacher is not None:
         teacher_answers = _predict(teacher, [batch.teacher for batch in batches], kind).numpy()
@@ -94,6 +96,7 @@ def measure_task(
     figures.student = main.student
     figures.teacher = main.teacher
     figures.further = further
+    figures.chance = dict(kind.held_out_chance(labels, held_out))
     return figures
 
 

@@ -15,7 +15,7 @@ from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.chance_scores import chance_of_classes
-from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.kind import HeldOutRows, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -111,6 +111,11 @@ class Classification(Kind):
         if metric == "accuracy":
             return intervals.of_share(value, len(rows))
         return resampled_interval(self.metrics[metric], task, rows, predictions)
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the accuracy of the most frequent class."""
+        chance = chance_of_classes(labels.astype(np.int64), len(rows.classes), positive=None)
+        return {name: value for name, value in chance.items() if name == "accuracy"}
 
     def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
         """Return the scores at chance of the metrics that have one."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from limbeck.core.blocks import counted_rows
 from limbeck.core.intervals import Interval
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.corpus.files.file_kinds import PlacedRow
@@ -259,6 +260,10 @@ class Kind:
         """Return how many things a draw counts, and their name."""
         return len(rows), "row"
 
+    def size(self, rows: Sequence[LabelledRow]) -> str:
+        """Return the number of rows in words."""
+        return counted_rows(len(rows))
+
     def plain_text(self, text: str) -> str:
         """Return the text of a row for people to read."""
         return text
@@ -470,6 +475,15 @@ class Kind:
             rows: The groups and the classes of the predictions.
         """
         return [HeldOutScore(self.held_out_metric, self.held_out_score(predicted, labels))]
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the scores at chance by metric on the held-out rows of a run, as far as they are known.
+
+        Args:
+            labels: The labels of the rows.
+            rows: The groups and the classes of the rows.
+        """
+        return {}
 
     def held_out_agreement(self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> HeldOutScore:
         """Return the agreement of two models: the student's main score with the teacher's predictions as labels.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core import intervals
-from limbeck.core.blocks import counted
+from limbeck.core.blocks import counted, counted_rows
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, number_of_truth, parse_value
 from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
@@ -113,6 +113,14 @@ class Ranking(ValueKind):
             drawn += rows[query]
         return drawn
 
+    def count(self, rows: Sequence[LabelledRow]) -> tuple[int, str]:
+        """Return the number of queries."""
+        return len(queries_of(rows)), "query"
+
+    def size(self, rows: Sequence[LabelledRow]) -> str:
+        """Return the numbers of queries and of pairs in words."""
+        return counted_rows(len(rows), len(queries_of(rows)))
+
     def interval(
         self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
     ) -> intervals.Interval | None:
@@ -141,6 +149,12 @@ class Ranking(ValueKind):
             values = [getattr(query_scores, name) for query_scores in scores_of_queries]
             scores.append(HeldOutScore(name, float(np.mean(values))))
         return scores
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the scores of a random order; there are none where a label is unknown."""
+        if np.isnan(labels).any():
+            return {}
+        return chance_of_queries([labels[query] for query in slices_of(rows.groups)])
 
     def held_out_agreement(self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> HeldOutScore:
         """Return Spearman's correlation of the scores: the teacher's scores are no relevance, which is 0 or more."""

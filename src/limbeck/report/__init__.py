@@ -21,7 +21,7 @@ The modules by subject:
 - Model cards: `card` and `card_templates`; of students `student_card`, `student_results`, `task_scores` and
   `run_cards`, of fine-tuned models `fine_tuned_card`, of exports `export_card` and `export_text`, of
   cut vocabularies `trim_text`.
-- Shared by all: `names` and `output_files`.
+- Shared by all: `chance`, `names` and `output_files`.
 """
 
 from typing import TYPE_CHECKING

@@ -11,8 +11,10 @@ from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
 from limbeck.core.kinds import kind_of
 from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
+from limbeck.report.chance import GUESSERS
 from limbeck.report.names import metric_of_column
 from limbeck.report.scores import (
+    chance_by,
     interval_note,
     interval_of,
     name_of,
@@ -48,6 +50,12 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
             first = summary.models[0]
             shares = [Cell(share_kept(key, model, first), "{:.1f} %") for key in headings]
             rows.append((Cell(f"↳ % of {name_of(first)}", mark="italic"), *shares))
+    # The guessers come last, beside which the scores above are read.
+    for guesser in GUESSERS:
+        chances = [chance_by(guesser, key, summary) for key in headings]
+        if any(chance is not None for chance in chances):
+            faint.append(len(rows))
+            rows.append((Cell(guesser, mark="italic"), *(Cell(chance, "{:.1f}") for chance in chances)))
     return Table(
         caption=caption,
         headings=("", *headings.values()),

@@ -9,7 +9,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from limbeck.core.files import atomic_text, writing
-from limbeck.core.kinds import own_kind_like
+from limbeck.core.kinds import kind_of, own_kind_like
 from limbeck.core.paths import MODEL_CARD
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
 from limbeck.corpus.source_report import without_examples
@@ -24,6 +24,7 @@ from limbeck.report.card import (
     usage_fields,
 )
 from limbeck.report.card_templates import name_in_card
+from limbeck.report.chance import guesser_sentence
 from limbeck.report.evaluation_tables import metric_digits, units_of_thresholds
 from limbeck.report.names import metric_of_column
 from limbeck.report.task_scores import hub_results, scores_of_model
@@ -186,6 +187,21 @@ class FineTunedCard:
                 )
                 scores.append(score)
         return scores
+
+    @property
+    def guessers(self) -> list[str]:
+        """A sentence for each column whose score has a guesser beside it."""
+        sentences = []
+        for column in self.summary.columns:
+            column_figure = self.model.columns.get(column.key)
+            if column_figure is not None:
+                sentences.append(guesser_sentence(column, column_figure))
+        return [sentence for sentence in sentences if sentence]
+
+    @property
+    def rows_name(self) -> str:
+        """The name of the rows that are counted, which are pairs of a query and a document in a ranking."""
+        return "Pairs" if kind_of(self.task.kind).has_queries else "Rows"
 
     @property
     def thresholds(self) -> str:

@@ -29,11 +29,13 @@ from limbeck.core.records import (
     text_of,
 )
 from limbeck.kinds.scoring import METRIC_NAMES
+from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.reliable import (
     RETRIEVAL,
+    chance_of,
     has_share,
     is_reliable_agreement,
     is_reliable_retrieval,
@@ -394,7 +396,7 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
 
 
 def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
-    """Yield a row for each metric on the development rows of one task."""
+    """Yield a row for each metric on the development rows of one task, followed by that of a guesser."""
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
@@ -410,6 +412,10 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
             unit = "share"
         label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
         yield Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
+        guesser = guesser_of(metric, scores.kind)
+        chance = chance_of(scores, metric)
+        if guesser is not None and chance > 0:
+            yield Row(guesser, teacher=None, student=chance, unit="alone", is_part=True)
 
 
 def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -431,12 +437,24 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
             yield Row(label, teacher=None, student=scores.student, unit=unit)
+            yield from _guesser_row(task, scores.metric)
         return
     # With one, the scores by the rows' labels are parts of the row of the agreement.
     yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
     for scores in scores_by_metric:
         label = f"{metric_name(scores.metric)} with their labels"
         yield Row(label, teacher=scores.teacher, student=scores.student, unit=unit, is_part=True)
+        yield from _guesser_row(task, scores.metric)
+
+
+def _guesser_row(task: TaskFigures, metric: str | None) -> Iterator[Row]:
+    """Yield the score of a guesser on rows that were held out from a task's training files, if it is known."""
+    chance = None if metric is None else task.chance.get(metric)
+    guesser = None if metric is None else guesser_of(metric, task.task)
+    if metric is not None and guesser is not None and chance:
+        # The row may stand below other parts, so that it names its metric.
+        label = f"{metric_name(metric)} of {with_article(guesser)}"
+        yield Row(label, teacher=None, student=chance, unit="alone", is_part=True)
 
 
 def agreement_metric(task: TaskFigures) -> str | None:

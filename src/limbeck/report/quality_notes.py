@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from limbeck.core.blocks import NOTHING, counted
+from limbeck.core.blocks import NOTHING, counted, counted_rows
+from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
     BatchLatency,
@@ -81,8 +82,9 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield _agreement_note(evaluation.agreement)
     task = evaluation.task
     if task is not None and task.rows is not None:
-        note = f"Task: {counted(task.rows, 'row')} held out from the training files of stage '{task.stage}'"
-        if task.rows < _FEW_ROWS:
+        note = f"Task: {counted_rows(task.rows, task.queries)} held out from the training files of stage '{task.stage}'"
+        # The scores of a ranking are means over queries.
+        if (task.queries or task.rows) < _FEW_ROWS:
             note += ": few, so the scores are rough"
         if task.labelled is False:
             note += "; the rows have no labels, so the student is compared with the teacher alone"
@@ -181,8 +183,11 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if retrieval is not None and retrieval.interval:
         queries = "summaries" if retrieval.measure is None else "queries"
         samples.append(f"retrieval over {retrieval.pool or 0:,.0f} {queries}")
-    if any(scores.intervals for scores in evaluation.development):
+    kinds_with_intervals = {scores.kind for scores in evaluation.development if scores.intervals}
+    if any(not kind_of(kind).has_queries for kind in kinds_with_intervals):
         samples.append("scores over development rows")
+    if any(kind_of(kind).has_queries for kind in kinds_with_intervals):
+        samples.append("scores over development queries")
     if samples:
         yield (
             f"The 95 % intervals show how much the student's figures vary with the sample: {', '.join(samples)}. "
@@ -241,14 +246,15 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     """Return the note on the number and the source of the rows of a task, and its teacher."""
-    rows_phrase = f"the {counted(row_count, 'row')} of {rows_title(scores)}"
+    rows_phrase = f"the {counted_rows(row_count, scores.queries)} of {rows_title(scores)}"
     # Rows that a recipe gives by a file have the task name "development", and are titled by their split, which is the
     # name of the file. Older records lack it, so these rows have no title.
     is_of_file = scores.task == DEVELOPMENT
     if is_of_file and not scores.split:
-        rows_phrase = counted(row_count, "development row")
+        rows_phrase = counted_rows(row_count, scores.queries, "development row")
     note = f"Scored on {rows_phrase}, without fine-tuning"
-    if row_count < _FEW_ROWS:
+    # The scores of a ranking are means over queries.
+    if (scores.queries or row_count) < _FEW_ROWS:
         note += " (few, so the scores are rough)"
     if scores.teacher_name:
         note += f"; teacher: {scores.teacher_name}"

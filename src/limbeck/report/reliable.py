@@ -152,7 +152,7 @@ def is_at_chance(scores: DevelopmentFigures, metric: str) -> bool:
 
 
 def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -> float:
-    """Return the lower end of the interval of a teacher's score where it follows from the rows; else the score.
+    """Return the lower end of the interval of a teacher's score where there is one; else the score.
 
     Args:
         teacher: The teacher's score.
@@ -160,7 +160,11 @@ def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) 
         scores: The scores of both models.
     """
     rows = int(scores.rows or 0)
-    interval = None
+    interval = ends_of(scores.teacher_intervals.get(metric))
+    if interval is not None:
+        lowest, _ = interval
+        return lowest
+    # Older records have the interval of the student alone.
     if metric in _SHARES and rows:
         interval = of_share(teacher, rows)
     elif metric in _CORRELATIONS:

@@ -7,7 +7,20 @@ without blocks is left out. A run has one or more *stages*, each with a method o
 from collections.abc import Iterable, Iterator, Sequence
 
 from limbeck.core import records
-from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Paragraph, Table, counted, duration, number
+from limbeck.core.blocks import (
+    AnyCell,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Notes,
+    Paragraph,
+    Table,
+    counted,
+    counted_rows,
+    duration,
+    number,
+)
 from limbeck.core.paths import short_model_name
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report.curves import loss_blocks
@@ -91,7 +104,7 @@ def _text(text: records.CorpusText) -> str:
     left_out = len(text.sources) - _MOST_SOURCES
     if left_out > 0:
         sources += f" and {left_out} more"
-    documents = "" if text.documents is None else counted(text.documents, "document")
+    documents = "" if text.documents is None else counted_rows(text.documents, text.queries, "document")
     tokens = "" if text.tokens is None else counted(text.tokens, "token")
     return _join(sources, documents, tokens)
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import NOTHING, counted, duration, interval
+from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
+from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
 from limbeck.report.reliable import (
+    chance_of,
     has_share,
     is_reliable_agreement,
     is_reliable_retrieval,
@@ -41,6 +43,7 @@ class Quality:
         interval: 95 % interval of the student's value, if it is known.
         start: The value of an untrained student of the same shape, if it is known.
         over: The sample of the interval in words, such as "872 rows".
+        guesser: What stands beside the value: the name of a guesser and its score; empty where there is none.
     """
 
     label: str
@@ -51,6 +54,7 @@ class Quality:
     over: str = ""
     start: float | None = None
     has_share: bool = True
+    guesser: str = ""
     caution: str = ""
 
     @property
@@ -156,9 +160,19 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
         value,
         teacher=scores.teacher.get(scores.metric),
         interval=ends_of(scores.intervals.get(scores.metric)),
-        over=counted(scores.rows or 0, "row"),
+        over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
+        guesser=_guesser_beside(scores),
     )
+
+
+def _guesser_beside(scores: records.DevelopmentFigures) -> str:
+    """Return the guesser beside a student's main score with its own score; empty where there is none."""
+    guesser = guesser_of(scores.metric, scores.kind)
+    chance = chance_of(scores, scores.metric)
+    if guesser is None or chance <= 0:
+        return ""
+    return f"{with_article(guesser)} has {chance:.3f}"
 
 
 def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
@@ -178,7 +192,7 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     ends = None
     if agreement_metric(task) == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
-    over = counted(task.rows or 0, "row")
+    over = counted_rows(task.rows or 0, task.queries)
     return Quality(label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
 
 
@@ -228,6 +242,8 @@ def _quality_highlight(quality: Quality) -> Highlight:
         details.append(f"95 %: {interval(quality.interval, digits=3)}, over {quality.over}")
     if quality.start is not None:
         details.append(f"an untrained start has {quality.start:.3f}")
+    if quality.guesser:
+        details.append(quality.guesser)
     return Highlight(f"{quality.student:.3f}", quality.label, "; ".join(details))
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.records import RunEvaluation
+from limbeck.report.chance import GUESSERS
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
 from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
@@ -123,7 +124,7 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
 def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
     """Return the main figures of the student's quality.
 
-    Each has its interval, its share of the teacher's, and the figure of the untrained start.
+    Each has its interval, its share of the teacher's, and the figure of the untrained start or of a guesser.
     """
     facts: dict[str, AnyCell] = {}
     main_label = ""
@@ -134,11 +135,12 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
         if not row.is_part:
             main_label = label
             facts[label] = Cell(cells.student, detail=cells.change)
-        elif row.label == UNTRAINED_START:
-            # Without it, a figure that the student had before its training would look like a result of the training.
+        elif row.label in (UNTRAINED_START, *GUESSERS):
+            # Without it, a figure that the student had before its training, or that takes no reading of the rows, would
+            # look like a result of the training.
             main_cell = facts[main_label]
             assert isinstance(main_cell, Cell)
-            details = [main_cell.detail, f"{UNTRAINED_START} {cells.student}"]
+            details = [main_cell.detail, f"{row.label} {cells.student}"]
             facts[main_label] = replace(main_cell, detail="; ".join(detail for detail in details if detail))
         # The table of each run has the other parts of these figures too.
     return facts

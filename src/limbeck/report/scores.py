@@ -12,6 +12,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import AnyCell, Cell, mean
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
+from limbeck.report.chance import guesser_of
 from limbeck.report.names import metric_of_column
 
 ONE_ANSWER = " ‡"
@@ -136,6 +137,25 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
             return over_rows
     figure = model.figures.get(key)
     return None if figure is None else of_mean(figure.runs)
+
+
+def chance_by(guesser: str, key: str, summary: studies.Evaluation) -> float | None:
+    """Return the score of a guesser on a column, in percent; None where the guesser does not stand beside its scores.
+
+    Args:
+        guesser: One of `GUESSERS`.
+        key: The key of a column or of an average. Averages have no guesser.
+        summary: The evaluation.
+    """
+    for column in summary.columns:
+        if column.key != key or guesser_of(column.metric, column.kind) != guesser:
+            continue
+        # All models are scored on the same rows, so any of them has it.
+        for model in summary.models:
+            figure = model.columns.get(key)
+            if figure is not None and figure.chance:
+                return figure.chance
+    return None
 
 
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:

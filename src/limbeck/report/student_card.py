@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from huggingface_hub import EvalResult, ModelCardData, try_to_load_from_cache
 
 from limbeck.core import markdown, records
+from limbeck.core.blocks import counted_rows
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
 from limbeck.core.files import atomic_text, writing
@@ -266,6 +267,22 @@ class StudentCard:
             if corpus is not None and corpus.task:
                 return reads_pairs(corpus.task)
         return None
+
+    @property
+    def text_size(self) -> str:
+        """The number of documents of the text, or of its queries and pairs, in words; empty where it is not known."""
+        text = self.run.corpus
+        if text is None or text.documents is None:
+            return ""
+        return counted_rows(text.documents, text.queries, "document")
+
+    @property
+    def development_size(self) -> str:
+        """The number of development rows, or of their queries and pairs, in words; empty where it is not known."""
+        text = self.run.corpus
+        if text is None or text.held_out_documents is None:
+            return ""
+        return counted_rows(text.held_out_documents, text.held_out_queries, "development row")
 
     @property
     def has_development(self) -> bool:

@@ -20,6 +20,7 @@ from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluatio
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUBLISHED
 from limbeck.report.card import HEADS, hub_metric
+from limbeck.report.chance import guesser_sentence
 from limbeck.report.names import metric_of_column
 from limbeck.report.scores import share_kept
 
@@ -72,6 +73,11 @@ class TaskScore:
     teacher: ColumnFigure | None
     share: float | None
     dataset: ScoredRows
+
+    @property
+    def guesser(self) -> str:
+        """A sentence on the guesser beside the score; empty where there is none."""
+        return guesser_sentence(self.column, self.student)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
 from limbeck.core import records
-from limbeck.core.blocks import counted
+from limbeck.core.blocks import counted_rows
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
 from limbeck.corpus.settings.parallel import describe_place
@@ -147,6 +147,8 @@ def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusTex
         # How much text a stream has is unknown; the corpus knows only its beginning.
         documents=None if is_streamed else manifest["documents"],
         held_out_documents=manifest["held_out_documents"],
+        queries=manifest.get("queries"),
+        held_out_queries=manifest.get("held_out_queries"),
         tokens=None if is_streamed else corpus.tokens,
         report=records.SourceNotes.read(manifest["report"]),
     )
@@ -203,14 +205,16 @@ def _summary_line(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str
         has_development: The held-out rows are development rows.
     """
     held_out_count = corpus.manifest["held_out_documents"]
-    held_out = f"{counted(held_out_count, unit)} held out"
+    # Of a ranking; corpora of earlier versions have no counts of queries.
+    held_out_queries = corpus.manifest.get("held_out_queries")
+    held_out = f"{counted_rows(held_out_count, held_out_queries, unit)} held out"
     if has_development:
-        held_out = counted(held_out_count, "development row")
+        held_out = counted_rows(held_out_count, held_out_queries, "development row")
     count = corpus.manifest["documents"]
     if isinstance(corpus, StreamedCorpus):
         sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
         return f"Stream: {sources}; {held_out} of the first {count:,}"
-    text = counted(count, unit)
+    text = counted_rows(count, corpus.manifest.get("queries"), unit)
     copies = corpus.manifest.get("augmented")
     if copies:
         text += f" and {copies:,} augmented copies"

@@ -45,6 +45,12 @@ def test_intervals_are_over_queries():
         assert found[name] == pytest.approx([low, 1.0])
 
 
+def test_rows_are_counted_as_queries_and_pairs():
+    rows = rows_of_queries(*[[0, 1, 0], [1, 0], [0, 1]] * 10)
+    assert KINDS["ranking"].size(rows) == "30 queries (70 pairs)"
+    assert KINDS["ranking"].count(rows) == (30, "query")
+
+
 def gain_at_10(labels):
     """Return the discounted gain of documents in this order."""
     return sum(label / math.log2(rank + 1) for rank, label in enumerate(labels[:10], start=1))

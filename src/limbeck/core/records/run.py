@@ -226,12 +226,16 @@ class CorpusText(Record):
     """The text of a run: sources, counts (None of a stream), what reading skipped, and each stage's view.
 
     Attributes:
+        queries: Number of queries whose documents are the rows of a ranking; None for other text.
+        held_out_queries: The number of those that are held out.
         mixed: Stage to the rule of the shares of its sources; the shares are in the view of the stage.
     """
 
     sources: list[str] = Field(default_factory=list)
     documents: Number | None = None
     held_out_documents: Number | None = None
+    queries: Number | None = None
+    held_out_queries: Number | None = None
     tokens: Number | None = None
     report: SourceNotes = Field(default_factory=SourceNotes)
     views: list[CorpusView] = Field(default_factory=list)

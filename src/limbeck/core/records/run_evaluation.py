@@ -199,11 +199,13 @@ class TaskFigures(Record):
         task: Name of a kind of task, see `limbeck.kinds.KINDS`.
         metric: The main metric of the kind on held-out rows; 0 to 1, or -1 to 1 for a correlation.
         rows: Number of rows (windows for question answering).
+        queries: How many queries these rows are of, in a ranking; None for other kinds, and in older records.
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
         agreement_metric: The metric of the agreement, where it is another one.
         further: Scores by further metrics.
+        chance: Scores of a model that does not read the rows, by metric, where they are known.
         labelled: False where the rows have no labels, so that only the agreement was measured; None for any other.
         only_answer: Whether the student gives one answer to all rows.
         stage: The stage that the task is from.
@@ -215,11 +217,13 @@ class TaskFigures(Record):
     task: str | None = None
     metric: str | None = None
     rows: Number | None = None
+    queries: Number | None = None
     teacher: Number | None = None
     student: Number | None = None
     agreement: Number | None = None
     agreement_metric: str | None = None
     further: list[MetricScores] = Field(default_factory=list)
+    chance: dict[str, Number] = Field(default_factory=dict)
     labelled: bool | None = None
     only_answer: bool | None = None
     stage: str | None = None
@@ -269,11 +273,13 @@ class DevelopmentFigures(Record):
         stage: The stage that it is from; None where it is the evaluation's.
         split: The scored split, or the file of the development rows.
         rows: How many there are.
+        queries: How many queries these rows are of, in a ranking; None for other kinds, and in older records.
         teacher: Metric to score, the main one first, as `limbeck.kinds` has them; empty without a teacher.
         student: The student's.
         only_answer: The one answer that the student gives to all rows; None where it gives several.
         positive: The class that the metric `f1` is of, as in `core.studies.evaluation.Column`.
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
+        teacher_intervals: The teacher's.
         chance: Scores of a model that does not read the rows, by metric, where they are above 0.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
@@ -290,10 +296,12 @@ class DevelopmentFigures(Record):
     stage: str | None = None
     split: str = ""
     rows: Number | None = None
+    queries: Number | None = None
     teacher: dict[str, Number | None] = Field(default_factory=dict)
     student: dict[str, Number | None] = Field(default_factory=dict)
     positive: str | None = None
     intervals: dict[str, list[Number]] = Field(default_factory=dict)
+    teacher_intervals: dict[str, list[Number]] = Field(default_factory=dict)
     chance: dict[str, Number | None] = Field(default_factory=dict)
     only_answer: str | None = None
     teacher_name: str | None = None

@@ -93,6 +93,10 @@ def build_labelled_corpus(
         held_out_rows = [stored_row.row for stored_row in rows_with_roles(roles) if stored_row.role == HELD_OUT]
         held_out_documents = write_documents(_documents_of(held_out_rows, kind), aside)
 
+        queries = {}
+        if kind.has_queries:
+            queries = _counts_of_queries(row_files(row_folder), held_out_rows)
+
         report = SourceReport.from_dict(row_manifest["report"])
         for later_report in (copies.report, split_report, tokens.report):
             report.merge(later_report)
@@ -104,6 +108,7 @@ def build_labelled_corpus(
             "documents": row_manifest["rows"],
             **copies.in_manifest,
             "held_out_documents": len(held_out_rows),
+            **queries,
             "texts": row_manifest["texts"],
             "held_out_texts": held_out_documents.items,
             "characters": row_manifest["characters"],
@@ -115,6 +120,18 @@ def build_labelled_corpus(
 
     build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
     return LabelledCorpus(folder)
+
+
+def _counts_of_queries(files: Sequence[Path], held_out_rows: Sequence[LabelledRow]) -> dict[str, int]:
+    """Return the entries of a manifest that count the queries of a ranking, whose rows are documents of queries.
+
+    Args:
+        files: The stored rows.
+        held_out_rows: The held-out rows.
+    """
+    queries = {stored_row.row.text for stored_row in rows_with_roles(all_trained(files))}
+    held_out_queries = {row.text for row in held_out_rows}
+    return {"queries": len(queries), "held_out_queries": len(held_out_queries)}
 
 
 def _tokenizer_identity(tokenizer: Any) -> list[Any]:

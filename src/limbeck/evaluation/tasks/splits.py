@@ -390,7 +390,7 @@ def _counted(
     # The number of rows is noted first, and only if it is not the published one.
     lines: list[str] = []
     if published is None:
-        lines.append(counted(len(rows), "row"))
+        lines.append(KINDS[place.task.kind].size(rows))
     elif published != len(rows):
         lines.append(f"{counted(len(rows), 'row')} ({registry.PUBLISHED} {published:,})")
         report.note(f"row of {title} {place.split}, of which {published:,} are published", origin, len(rows))

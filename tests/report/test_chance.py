@@ -1,0 +1,140 @@
+"""Guessers beside scores: a random order and the most frequent class, in tables, cards and on pages."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from limbeck.core.records import DevelopmentFigures, Run
+from limbeck.core.studies import Evaluation, EvaluationCell
+from limbeck.evaluation.tasks.registry import TASKS
+from limbeck.report import fine_tuned_card
+from limbeck.report.chance import guesser_of
+from limbeck.report.evaluation import evaluation_markdown
+from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_rows
+from limbeck.report.run_quality import quality_of, run_highlights
+from limbeck.report.student_card import write_model_card
+from limbeck.report.task_scores import TaskScores, scores_of_model
+
+RANKED = {
+    "task": "development",
+    "kind": "ranking",
+    "split": "d40.jsonl",
+    "rows": 240,
+    "queries": 40,
+    "teacher": {"ndcg_at_10": 0.798, "mrr_at_10": 0.648},
+    "student": {"ndcg_at_10": 0.676, "mrr_at_10": 0.54},
+    "intervals": {"ndcg_at_10": [0.6, 0.75], "mrr_at_10": [0.44, 0.64]},
+    "teacher_intervals": {"ndcg_at_10": [0.72, 0.88], "mrr_at_10": [0.55, 0.75]},
+    "chance": {"ndcg_at_10": 0.551, "mrr_at_10": 0.408},
+}
+"""A reranker on 40 queries of six documents."""
+
+
+@pytest.mark.parametrize(("metric", "kind", "guesser"), [
+    ("accuracy", "classification", "most frequent class"),
+    ("f1", "classification", None),
+    ("accuracy", "token_classification", None),
+    ("accuracy", "multi_label", None),
+    ("ndcg_at_10", "ranking", "random order"),
+    ("mrr_at_10", "ranking", "random order"),
+    ("spearman", "regression", None),
+    ("accuracy", None, None),
+])  # fmt: skip
+def test_guessers_are_those_that_everyone_knows(metric, kind, guesser):
+    assert guesser_of(metric, kind) == guesser
+
+
+def test_a_reranker_stands_beside_a_random_order():
+    table = comparison_markdown({"development": [RANKED]})
+    assert "| nDCG@10 on d40.jsonl | 0.798 | 0.676 | 84.7 % kept; 95 %: score 0.600 to 0.750 |" in table
+    assert "| ↳ random order | – | 0.551 |" in table and "| ↳ random order | – | 0.408 |" in table
+    assert "Scored on the 40 queries (240 pairs) of d40.jsonl, without fine-tuning (few, so" in table
+    assert "scores over development queries." in table
+    assert '"nDCG@10 on d40.jsonl, random order",,0.551,' in comparison_csv({"development": [RANKED]})
+
+
+def test_a_reranker_whose_interval_has_the_random_order_is_at_chance():
+    scores = RANKED | {"teacher_intervals": {"ndcg_at_10": [0.53, 0.66], "mrr_at_10": [0.4, 0.6]}}
+    scores |= {"teacher": {"ndcg_at_10": 0.598, "mrr_at_10": 0.468}, "student": {"ndcg_at_10": 0.576}}
+    table = comparison_markdown({"development": [scores]})
+    assert "kept" not in table
+    assert "not clearly above chance (0.551" in table
+
+
+def test_a_classifier_stands_beside_the_most_frequent_class():
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 300}
+    scores |= {"teacher": {"accuracy": 0.78, "f1": 0.779}, "student": {"accuracy": 0.717, "f1": 0.718}}
+    scores |= {"chance": {"accuracy": 0.503, "f1": 0.67}}
+    rows = comparison_rows({"development": [scores]})
+    assert [(row.label, row.student, row.is_part) for row in rows][1:2] == [("most frequent class", 0.503, True)]
+    assert len(rows) == 3
+    tagged = scores | {"kind": "token_classification"}
+    assert len(comparison_rows({"development": [tagged]})) == 2
+
+
+def test_rows_that_were_held_out_from_the_training_files_have_guessers_too():
+    task = {"task": "ranking", "metric": "ndcg_at_10", "rows": 240, "queries": 40, "teacher": 0.6, "student": 0.58}
+    task |= {"agreement": 0.9, "agreement_metric": "spearman", "stage": "reranker", "chance": {"ndcg_at_10": 0.551}}
+    table = comparison_markdown({"task": task})
+    assert "| ↳ nDCG@10 of a random order | – | 0.551 |" in table
+    assert "Task: 40 queries (240 pairs) held out from the training files of stage 'reranker': few, so" in table
+
+
+def test_a_page_and_a_card_have_the_guesser(tmp_path):
+    record = Run.read({"evaluation": {"development": [RANKED]}})
+    record.corpus = Run.read({"corpus": {"documents": 600, "held_out_documents": 240, "queries": 100,
+                                         "held_out_queries": 40}}).corpus  # fmt: skip
+    run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
+    quality = quality_of(run)
+    assert quality is not None and quality.over == "40 queries (240 pairs)"
+    details = [highlight.detail for highlight in run_highlights(run)]
+    assert any("a random order has 0.551" in detail for detail in details)
+    card = write_model_card(record, tmp_path).read_text(encoding="utf-8")
+    assert "| ↳ random order | – | 0.551 |" in card
+    assert "100 queries (600 pairs)" in card
+
+
+def ranked_evaluation():
+    figure = {"mean": 59.8, "runs": [59.8], "interval": [53.0, 66.6], "chance": 55.1}
+    figure["metrics"] = {"ndcg_at_10": {"mean": 59.8, "runs": [59.8]}}
+    accuracy = {"mean": 78.0, "runs": [78.0], "interval": [73.0, 82.3], "chance": 50.3, "rows": 300}
+    accuracy["metrics"] = {"accuracy": {"mean": 78.0, "runs": [78.0]}}
+    chosen = {"settings": {"length": 32}, "runs": 1, "wanted": 1, "points": 1, "seeds": [1]}
+    columns = [
+        {"key": "own", "title": "Own", "task": "own", "metric": "ndcg_at_10", "kind": "ranking", "splits": ["x"]},
+        {"key": "cls", "title": "Cls", "task": "cls", "metric": "accuracy", "kind": "classification", "splits": ["x"]},
+    ]
+    models = [{"name": "here", "columns": {"own": figure, "cls": accuracy}, "chosen": {"own": chosen}}]
+    return Evaluation.read({"preset": "quick", "columns": columns, "models": models})
+
+
+def test_the_table_of_an_evaluation_has_guessers_last():
+    text = evaluation_markdown(ranked_evaluation())
+    assert "| *most frequent class* | – | 50.3 |\n| *random order* | 55.1 | – |\n" in text
+    assert "95 % intervals are over the rows or queries of a task (one run)." in text
+
+
+def test_the_cards_of_a_reranker_have_the_guesser_and_count_pairs(tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
+    summary = ranked_evaluation()
+    settings = {"warmup": 0.1, "schedule": "linear", "weight_decay": 0.0, "stride": 0, "epochs": 1, "batch_size": 8,
+                "learning_rate": 1e-5, "length": 32, "bf16": False}  # fmt: skip
+    cell = EvaluationCell.read({"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings,
+                                "rows": {"x": 240, "train": 600}})  # fmt: skip
+    task = replace(TASKS["mrpc"], name="own", title="Own", kind="ranking")
+    card = fine_tuned_card.write_fine_tuned_card(cell, task, summary, tmp_path).read_text(encoding="utf-8")
+    assert "| Task | Pairs | Metric |" in card and "- Pairs: 600 of Own" in card
+    assert "- Own: a random order has 55.1." in card and "- Cls: the most frequent class has 50.3." in card
+
+    scores = scores_of_model(summary.models[0], summary)
+    assert isinstance(scores, TaskScores)
+    card = write_model_card(Run(), tmp_path, scores=scores).read_text(encoding="utf-8")
+    assert "- Own: a random order has 55.1." in card
+
+
+def test_older_records_have_rows_alone():
+    scores = {name: value for name, value in RANKED.items() if name not in ("queries", "chance", "intervals")}
+    table = comparison_markdown({"development": [scores]})
+    assert "Scored on the 240 rows of d40.jsonl" in table and "random order" not in table
+    assert DevelopmentFigures.read(scores).queries is None
