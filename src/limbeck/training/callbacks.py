@@ -75,6 +75,7 @@ class ProgressReporter(TrainerCallback):
         # As the bar and the lines show them; empty before the first logs. A short stage may have only one.
         self._loss = ""
         self._rate = ""
+        self._loss_step = 0
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
 
@@ -122,7 +123,10 @@ class ProgressReporter(TrainerCallback):
         assert self._bars is not None
         parts = [f"{self._title}: step {state.global_step}/{state.max_steps}"]
         # Loss and rate are known from the first and the second log on. Empty parts are left out.
-        parts += [self._loss, self._rate]
+        loss = self._loss
+        if loss and self._loss_step != state.global_step:
+            loss += f" at step {self._loss_step}"
+        parts += [loss, self._rate]
         left = None
         if state.global_step < state.max_steps:
             left = progress_bars.TimeLeft(self._seconds_left(state), "{minutes:.1f} min left")
@@ -145,6 +149,7 @@ class ProgressReporter(TrainerCallback):
         self._heartbeat.beat(**fields)
 
         self._loss = f"loss {logs['loss']:.4f}" if "loss" in logs else ""
+        self._loss_step = state.global_step
         # There is no rate before the second log, nor where no tokens were added.
         self._rate = f"{rate:,.0f} tokens/s" if rate else ""
         self._bars.bars.update(self._task, loss=self._loss, rate=self._rate)
