@@ -9,7 +9,7 @@ import torch
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_agreement, measure_retrieval
-from limbeck.evaluation.agreement import FEWEST_DOCUMENTS
+from limbeck.evaluation.agreement import FEWEST_DOCUMENTS, furthest_pairs
 from limbeck.evaluation.retrieval import ranks_of_matches, retrieval_scores
 from limbeck.evaluation.sentence_pairs import normalised
 from tests.support.corpora import documents
@@ -156,3 +156,26 @@ def test_a_model_finds_equal_texts_and_a_constant_one_finds_nothing():
     for parameter in constant.parameters():
         torch.nn.init.ones_(parameter)
     assert measure_retrieval(constant, tiny_tokenizer(), [(s, s) for s in sentences]).mrr_at_10 == 0
+
+
+def test_a_similarity_is_shown_with_its_place_among_all_pairs():
+    pairs = build_pairs(documents(), 90, seed=3)
+    numbers = np.arange(len(pairs)) / 100
+    # The student swaps the lowest pair with the highest, and the second pair with one in the middle.
+    student = numbers.copy()
+    student[[0, -1, 1, 44]] = student[[-1, 0, 44, 1]]
+    lowest, highest, second, middle = furthest_pairs(pairs, student, numbers)
+    assert lowest.teacher == highest.student == "similarity 0.00, the lowest of all pairs"
+    assert highest.teacher == lowest.student == "similarity 0.89, the highest of all pairs"
+    assert second.teacher == middle.student == "similarity 0.01, higher than 1 % of the pairs"
+    assert middle.teacher == second.student == "similarity 0.44, higher than 49 % of the pairs"
+
+
+def test_only_the_lowest_and_the_highest_pair_are_called_so():
+    pairs = build_pairs(documents(), 90, seed=3) * 10
+    numbers = np.arange(len(pairs)) / 1000
+    student = numbers.copy()
+    student[[1, -2]] = student[[-2, 1]]
+    first, last = furthest_pairs(pairs, student, numbers)
+    assert first.teacher == last.student == "similarity 0.00, higher than 1 % of the pairs"
+    assert last.teacher == first.student == "similarity 0.90, higher than 99 % of the pairs"

@@ -27,7 +27,7 @@ WARNING = "The student gives every row of stage 'one' the same answer, so its sc
 
 def test_agreement_on_held_out_rows(copied, page_of):
     page = page_of(copied(edit={"evaluation": {"task": HELD_OUT | {"only_answer": True}}}))
-    label = "agreement with the teacher on rows it may have seen in training"
+    label = "agreement on rows the teacher may have been trained on"
     detail = "0.700 is meaningless, since all rows get one answer"
     assert page.parts[0].highlights[0] == Highlight("–", label, detail)
     assert WARNING in page.warnings()

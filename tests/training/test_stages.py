@@ -137,7 +137,7 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
     assert task["metric"] == "accuracy"
     assert 0 <= task["agreement"] <= 1
     assert (
-        "Agreement with the teacher on rows it may have seen in training"
+        "Agreement on rows the teacher may have been trained on"
         in (result.student.parent / "evaluation.md").read_text()
     )
     card = (result.student / "README.md").read_text()

@@ -163,12 +163,28 @@ def furthest_pairs(
                 text=pair.first[:_MOST_LETTERS],
                 pair=pair.second[:_MOST_LETTERS],
                 label=_WORDS_OF_KIND[pair.kind],
-                student=f"{student[number]:.2f}, more than {student_places[number]:.0%} of pairs",
-                teacher=f"{teacher[number]:.2f}, more than {teacher_places[number]:.0%} of pairs",
+                student=_in_words(student[number], student_places[number]),
+                teacher=_in_words(teacher[number], teacher_places[number]),
                 distance=round(float(distances[number]), 6),
             )
         )
     return examples
+
+
+def _in_words(similarity: float, place: float) -> str:
+    """A pair's similarity, and its place among those of all pairs.
+
+    Args:
+        similarity: The similarity.
+        place: The share of pairs with lower similarities, 0 to 1.
+    """
+    if place == 0:
+        return f"similarity {similarity:.2f}, the lowest of all pairs"
+    if place == 1:
+        return f"similarity {similarity:.2f}, the highest of all pairs"
+    # A pair that is not the lowest or highest is not rounded to be.
+    percent = min(max(round(100 * place), 1), 99)
+    return f"similarity {similarity:.2f}, higher than {percent} % of the pairs"
 
 
 def _places(similarities: NDArray[np.float64]) -> NDArray[np.float64]:

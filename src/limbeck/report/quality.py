@@ -46,8 +46,8 @@ from limbeck.report.reliable import (
 )
 from limbeck.report.scored_rows import only_answer, rows_title
 
-AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
-"""Label of the figure of rows that were held out from a task's training files, which the teacher may have seen."""
+AGREEMENT = "Agreement on rows the teacher may have been trained on"
+"""Label of the figure of rows that were held out from a task's training files; the student has not seen them."""
 AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without labels"
 """Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
 UNTRAINED_START = "untrained start"

@@ -88,6 +88,8 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
             note += ": few, so the scores are rough"
         if task.labelled is False:
             note += "; the rows have no labels, so the student is compared with the teacher alone"
+        elif task.agreement is not None:
+            note += "; the student has not seen them, but the teacher may have been trained on them"
         # The teacher is named only if its scores stand beside the student's.
         if task.teacher_name and task.teacher is not None:
             note += f"; the teacher is '{task.teacher_name}'"
