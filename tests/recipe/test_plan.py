@@ -190,6 +190,17 @@ def test_streaming_and_mix_reach_the_corpus(tiny_recipe):
     assert chosen() == (False, 10_000, None)
 
 
+def test_pairs_of_segments_are_summarised(tiny_recipe):
+    def pairs_of(**changes):
+        return plan(tiny_recipe | changes).summary()[name].endswith("; blocks are pairs of adjacent segments")
+
+    [name] = [name for name in plan(tiny_recipe).summary() if name.startswith("stage 1")]
+    assert not pairs_of()
+    assert pairs_of(corpus=tiny_recipe["corpus"] | {"pairs": True})
+    stage = tiny_recipe["stages"][0]
+    assert pairs_of(stages=[stage | {"text": stage.get("text", {}) | {"pairs": True}}])
+
+
 def test_a_mix_is_summarised_with_its_shares(tiny_recipe, tmp_path):
     def told(**corpus):
         recipe = tiny_recipe | {"corpus": {"length": 32} | corpus}

@@ -141,6 +141,12 @@ def test_a_drift_that_rounding_explains_is_told_from_another_teacher(computed_in
     assert says in describe_drift(drift, facts_of(computed_in=computed_in))
 
 
+def test_a_teacher_of_zeros_alone_is_refused():
+    values = values_of([1, 2, 3])
+    with pytest.raises(ModelError, match="The teacher gives nothing but zeros for the vector of 3 texts"):
+        measure_drift({"vector": values}, {"vector": np.zeros_like(values)})
+
+
 def test_files_are_begun_anew_and_merged(folder, monkeypatch):
     monkeypatch.setattr(writer_module, "FILE_BYTES", 100)
     fill(folder, [1, 2, 3], [4, 5, 6], [7])

@@ -126,7 +126,7 @@ def _summarise_tokens(student: StudentPlan, stages: Sequence[StagePlan]) -> str:
 
 
 def _summarise_stage(stage: StagePlan) -> str:
-    """The terms and lengths of a stage, after those of its models that are not the recipe's."""
+    """The terms, lengths and pairs of a stage, after those of its models that are not the recipe's."""
     summary = ""
     if stage.student is not None:
         summary += f"makes {stage.student.shape}: "
@@ -137,6 +137,8 @@ def _summarise_stage(stage: StagePlan) -> str:
     summary += ", ".join(_summarise_term(term) for term in stage.terms)
     if stage.spec.text.schedule is not None:
         summary += f"; {stage.spec.text.schedule}"
+    if isinstance(stage.corpus, CorpusSettings) and stage.corpus.pairs:
+        summary += "; blocks are pairs of adjacent segments"
     return summary
 
 

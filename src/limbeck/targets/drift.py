@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limbeck.core.blocks import counted
+from limbeck.errors import ModelError
 from limbeck.targets.facts import StoreFacts
 
 _ROUNDING = {"float32": 1e-3, "float16": 5e-3, "bfloat16": 4e-2, "int8": 2e-2}
@@ -36,6 +38,9 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
     Args:
         stored: Each stream by its name, `[rows, width]`; at least one row.
         current: The same streams of the same texts, as the teacher gives them now.
+
+    Raises:
+        ModelError: for a teacher that gives nothing but zeros, of which no difference is a share.
     """
     cosines = []
     differences = []
@@ -44,6 +49,12 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
         before = stored_values.astype(np.float64)
         now = current[name].astype(np.float64)
         rows = len(before)
+        largest_number = np.abs(now).max()
+        if largest_number == 0:
+            raise ModelError(
+                f"The teacher gives nothing but zeros for the {name} of {counted(rows, 'text')}, so the store cannot "
+                "be compared with it; give the teacher that the store was made with."
+            )
 
         # A row of zeros has no direction. Its cosine counts as 0.
         lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(now, axis=1)
@@ -52,7 +63,7 @@ def measure_drift(stored: Mapping[str, NDArray[np.float32]], current: Mapping[st
         cosines.append(float(cosines_of_rows.min()))
 
         largest_difference = np.abs(before - now).max()
-        differences.append(float(largest_difference / np.abs(now).max()))
+        differences.append(float(largest_difference / largest_number))
     return Drift(cosine=min(cosines), difference=max(differences), rows=rows)
 
 
