@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
+from transformers import BertForMultipleChoice
 
 import limbeck
 from limbeck.errors import LimbeckError
@@ -180,6 +181,7 @@ def no_weights(*_, **__):
     ("model", "tasks", "message"),
     [
         ("classifier", "retrieval", r"is not an embedding model: it has a head \(…ForSequenceClassification\)"),
+        ("choice", "retrieval", r"is not an embedding model: it has a head \(BertForMultipleChoice\)"),
         ("router", "stsb_cosine", "sends queries and documents to different models, but STS-B .* has neither"),
         ("parts", "retrieval", "does not store them as complete folders 'query' and 'document'"),
         ("student", "retrieval", "No file of the splits of Retrieval in"),
@@ -193,6 +195,10 @@ def test_what_cannot_be_scored_is_refused_before_weights_are_loaded(
     if model == "classifier":
         config = loading.load_config(models / "student")
         model_class(config, "classification")(config).save_pretrained(models / model)
+        tokenizers.load_tokenizer(models / "student").save_pretrained(models / model)
+    if model == "choice":
+        # No kind of task has such a head, which would be left out without a word.
+        BertForMultipleChoice(loading.load_config(models / "student")).save_pretrained(models / model)
         tokenizers.load_tokenizer(models / "student").save_pretrained(models / model)
     if model == "parts":
         (models / model).mkdir()

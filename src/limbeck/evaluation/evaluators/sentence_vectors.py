@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.devices import choose_device
 from limbeck.core.kinds import kind_of
@@ -23,6 +23,8 @@ from limbeck.models.tokenizers import load_tokenizer
 
 FOLLOWED_SIMILARITIES = (None, "cosine", "dot")
 """Similarities that are followed where a model's folder names them; None stands for a folder that names none."""
+_LANGUAGE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+"""Ends of the names of classes with the head of a pretraining, beside those that `heads.HEADS` knows."""
 _MOST_COMPARED = 1000
 """Queries, and documents, of which all pairs are compared."""
 
@@ -51,15 +53,29 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
 
     # A folder that was copied in part may hold a pooling that nothing names. It is refused.
     check_pooling_named(name)
-    # The end of the name of a class with a head, such as `ForSequenceClassification`; None without a head.
-    class_end = kind_of(heads.head_of(config)).head
-    if class_end is not None:
+    head = _head_of_task(config)
+    if head is not None:
         raise ModelError(
-            f"'{name}' is not an embedding model: it has a head (…{class_end}), and its folder does not say how to "
+            f"'{name}' is not an embedding model: it has a head ({head}), and its folder does not say how to "
             "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
             "--set pooling=mean."
         )
     return SentencePooling("mean", normalize=False, max_length=None)
+
+
+def _head_of_task(config: PreTrainedConfig) -> str | None:
+    """Return the class of a head that a model was fine-tuned with, or the end of its name; None without such a head.
+
+    A language model's head is that of its pretraining, and tells nothing of what the model is for.
+    """
+    class_end = kind_of(heads.head_of(config)).head
+    if class_end is not None:
+        return f"…{class_end}"
+    # The head may be one that limbeck does not read, such as `BertForMultipleChoice`.
+    class_name = heads.unknown_head(config)
+    if class_name is None or class_name.endswith(_LANGUAGE_MODELS):
+        return None
+    return class_name
 
 
 def longest_text(name: str, reader: SentencePooling, most: int) -> int:
