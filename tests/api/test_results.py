@@ -138,7 +138,7 @@ def test_a_bar_shows_what_is_known_of_a_short_stage(notebook):
     reporter.on_train_begin(arguments, state, None)
     state.global_step = 8
     reporter.on_step_end(arguments, state, None)
-    reporter.on_log(arguments, state, None, logs={"loss": 3.5981, "tokens": 1000.0})
+    reporter.on_log(arguments, state, None, logs={"loss": 3.5981, "tokens": 1000.0, "seconds": 2.0})
     reporter.on_train_end(arguments, state, None)
     assert "8/8" in notebook.pages[-1] and "loss 3.5981" in notebook.pages[-1]
     assert "…" not in notebook.pages[-1], "one log gives no rate"

@@ -195,11 +195,11 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
     reporter = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
     state = SimpleNamespace(is_world_process_zero=main, max_steps=100, global_step=10)
     reporter.on_train_begin(SimpleNamespace(torch_compile=False), state, None)
-    reporter.on_log(None, state, None, logs={"loss": 3.0, "tokens": 1000.0})
+    reporter.on_log(None, state, None, logs={"loss": 3.0, "tokens": 1000.0, "seconds": 7.0})
     for state.global_step in range(11, 51):
         clock.now += 0.5
         reporter.on_step_end(None, state, None)
-    reporter.on_log(None, state, None, logs={"loss": 2.0, "tokens": 3000.0})
+    reporter.on_log(None, state, None, logs={"loss": 2.0, "tokens": 3000.0, "seconds": 27.0})
     reporter.on_log(None, state, None, logs={"eval_loss": 2.0})
     reporter.on_save(None, state, None)
     if not main:

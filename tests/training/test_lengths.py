@@ -3,6 +3,7 @@
 import io
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -209,3 +210,24 @@ def test_the_time_left_counts_longer_steps_as_longer(monkeypatch):
     reporter.on_train_begin(None, state, None)
     state.global_step, clock[0] = 4, 1.0
     assert reporter._seconds_left(state) == pytest.approx(1 + 2)
+
+
+def test_the_time_left_counts_measurements_apart(monkeypatch):
+    """A process that goes on from step 498 measures after its second step, which does not make its steps slow."""
+    reporter, clock = ProgressReporter("stage", Console(file=io.StringIO())), [0.0]
+    monkeypatch.setattr("limbeck.training.callbacks.time.monotonic", lambda: clock[0])
+    state = SimpleNamespace(global_step=498, max_steps=1200, eval_steps=500, is_world_process_zero=True)
+    reporter.on_train_begin(SimpleNamespace(torch_compile=False, eval_strategy="steps"), state, None)
+    for state.global_step in (499, 500):
+        clock[0] += 10
+        reporter.on_step_end(None, state, None)
+    assert reporter._seconds_left(state) == 700 * 10, "how long a measurement takes is not known"
+    for what in ("scores on development rows", "held-out loss"):
+        with reporter.activity(what):
+            clock[0] += 50
+    state.global_step, clock[0] = 501, clock[0] + 10
+    reporter.on_step_end(None, state, None)
+    assert reporter._seconds_left(state) == 699 * 10 + 2 * 100, "measured at steps 1,000 and 1,200"
+    state.global_step, clock[0] = 1200, clock[0] + 699 * 10
+    assert reporter._seconds_left(state) == 100
+    reporter.close()

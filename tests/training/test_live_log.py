@@ -2,6 +2,7 @@
 
 import errno
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,10 @@ import limbeck
 from limbeck.core.paths import LOG
 from limbeck.core.run_status import status_of
 from limbeck.training.callbacks import LiveLog
+from limbeck.training.checkpoints import Checkpoints
 from limbeck.training.heartbeat import Heartbeat
-from limbeck.training.trainer import PROGRESS
-from tests.support.training import assert_ends_like, log_of, reseal, stage_folder, without_clocks
+from limbeck.training.trainer import PROGRESS, DistillationTrainer
+from tests.support.training import assert_ends_like, kill_at, log_of, reseal, stage_folder, without_clocks
 
 
 def lines_of(path):
@@ -78,6 +80,39 @@ def test_a_killed_run_has_its_log_and_goes_on_to_the_same_one(killed, whole, cap
     if timed:
         assert all(before["seconds"] <= after["seconds"] for before, after in pairwise(mine))
         assert all(before["tokens"] <= after["tokens"] for before, after in pairwise(mine))
+
+
+def test_a_resumed_run_averages_the_last_steps_with_those_of_the_log_before(recipe, tmp_path):
+    recipe["stages"][0]["training"]["logging_steps"] = 4
+    uninterrupted = {**recipe, "output": str(tmp_path / "uninterrupted")}
+    limbeck.distill(uninterrupted)
+    kill_at(recipe, 5)
+    assert_ends_like(recipe, uninterrupted)
+    assert without_clocks(log_of(recipe)) == without_clocks(log_of(uninterrupted))
+
+
+def test_the_time_of_a_stage_has_no_measurements_and_checkpoints(recipe, monkeypatch):
+    """Held-out losses are measured at steps 4 and 6, and there are checkpoints of every second step."""
+    ahead = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0])
+    monkeypatch.setattr("limbeck.training.step_clock.time", clock)
+
+    def takes_an_hour(owner, name):
+        original = getattr(owner, name)
+
+        def slow(*arguments, **options):
+            ahead[0] += 3600
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    takes_an_hour(DistillationTrainer, "evaluation_loop")
+    takes_an_hour(Checkpoints, "write")
+    (stage,) = limbeck.distill(recipe).run.stages
+    assert ahead[0] == 5 * 3600
+    assert 0 < stage.seconds < 3600
+    assert stage.tokens_per_second == pytest.approx(stage.tokens / stage.seconds, rel=0.1)
+    assert all(entry["seconds"] < 3600 for entry in log_of(recipe))
 
 
 def strip_clocks(checkpoint):

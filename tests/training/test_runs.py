@@ -216,6 +216,23 @@ def test_a_stage_without_a_step_is_an_error(recipe):
     assert not Path(recipe["output"], "student").exists()
 
 
+def test_the_last_loss_is_a_mean_of_as_many_steps_as_the_others(recipe):
+    """The loss of step 7 alone depends on its rows, so it is averaged with the steps of the log before."""
+
+    def means_by_step(logging_steps):
+        recipe["stages"][0]["training"] |= {"max_steps": 7, "logging_steps": logging_steps}
+        limbeck.distill(recipe, overwrite=True)
+        return {line["step"]: line for line in support.log_of(recipe) if "loss" in line}
+
+    single = means_by_step(1)
+    every_third = means_by_step(3)
+    assert list(every_third) == [3, 6, 7]
+    for step, averaged in {3: (1, 2, 3), 6: (4, 5, 6), 7: (4, 5, 6, 7)}.items():
+        for name in ("loss", *(name for name in single[1] if name.startswith("loss_"))):
+            mean = sum(single[number][name] for number in averaged) / len(averaged)
+            assert every_third[step][name] == pytest.approx(mean, rel=1e-4), (step, name)
+
+
 @pytest.mark.parametrize(("steps", "logged_at"), [(2, [2]), (5, [3, 5])], ids=str)
 def test_the_last_step_is_always_logged_and_once(recipe, steps, logged_at):
     recipe["stages"][0]["training"] |= {"max_steps": steps, "logging_steps": 3}

@@ -1,5 +1,6 @@
 """Callbacks that report on a stage as it trains: its progress bar, the run's heartbeat, and its log on disk."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,9 +40,9 @@ class _Begin(NamedTuple):
 
 
 class _Logged(NamedTuple):
-    """Time of a log, and the tokens that were trained on by then."""
+    """Seconds of the steps up to a log, and the tokens that were trained on by then."""
 
-    time: float
+    seconds: float
     tokens: float
 
 
@@ -78,11 +79,17 @@ class ProgressReporter(TrainerCallback):
         self._loss_step = 0
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
+        self._arguments: Any = None
+        # Time of the measurements by this process, and the steps that they were made at.
+        self._measuring_seconds = 0.0
+        self._measured_steps: set[int] = set()
+        self._step = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Open the bar, and begin the stage in the heartbeat, in the main process alone."""
         self._begin = _Begin(time.monotonic(), state.global_step)
         self._last_log = None
+        self._arguments = args
         if not state.is_world_process_zero:
             return
         # A stage that begins at a later step than 0 was resumed from the checkpoint of that step.
@@ -113,6 +120,7 @@ class ProgressReporter(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Move the bar, and write the step and the time that is left into the heartbeat."""
+        self._step = state.global_step
         if self._bars is not None:
             self._bars.bars.update(self._task, completed=state.global_step)
             self._show_line(state)
@@ -142,7 +150,7 @@ class ProgressReporter(TrainerCallback):
         has_steps = not any(key.startswith(_WITHOUT_STEPS) for key in logs)
         if self._bars is None or "tokens" not in logs or not has_steps:
             return
-        rate = self._tokens_per_second(logs["tokens"])
+        rate = self._tokens_per_second(_Logged(logs["seconds"], logs["tokens"]))
         fields: dict[str, Any] = {"loss": logs.get("loss")}
         if rate is not None:
             fields["tokens_per_second"] = round(rate, 1)
@@ -155,20 +163,16 @@ class ProgressReporter(TrainerCallback):
         self._bars.bars.update(self._task, loss=self._loss, rate=self._rate)
         self._show_line(state)
 
-    def _tokens_per_second(self, tokens: float) -> float | None:
-        """Return the rate since the last log, and remember this one; None without a time between two logs.
-
-        Args:
-            tokens: Tokens that were trained on so far.
-        """
+    def _tokens_per_second(self, log: _Logged) -> float | None:
+        """Return the rate since the last log, and remember this one; None without a time between two logs."""
         last_log = self._last_log
-        self._last_log = _Logged(time.monotonic(), tokens)
+        self._last_log = log
         if last_log is None:
             return None
-        seconds = self._last_log.time - last_log.time
+        seconds = log.seconds - last_log.seconds
         if seconds <= 0:
             return None
-        return (tokens - last_log.tokens) / seconds
+        return (log.tokens - last_log.tokens) / seconds
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Write the new checkpoint into the heartbeat."""
@@ -203,7 +207,10 @@ class ProgressReporter(TrainerCallback):
             show_text(f"{title}: {done:,} of {total:,} {unit}")
 
         show_text(title)
+        begin = time.monotonic()
         yield self._heartbeat.with_beats(show_amount)
+        self._measuring_seconds += time.monotonic() - begin
+        self._measured_steps.add(self._step)
         # An error in the work does not get here, so that the bar still names the work that failed.
         step_bars.bars.update(self._task, description=self._title)
 
@@ -218,13 +225,33 @@ class ProgressReporter(TrainerCallback):
             self._bars = None
 
     def _seconds_left(self, state: TrainerState) -> float:
-        """Return the time for the rest of the stage at the mean pace since this process began to train."""
+        """Return the time for the rest of the stage, at the mean pace since this process began to train.
+
+        The steps and the measurements between them have a pace each. Otherwise a process that began shortly before a
+        measurement would count it as the time of its few steps. Before the first measurement its time is not known.
+        """
         work_done = self.work_until(state.global_step)
         work_left = self.work_until(state.max_steps) - work_done
         # This process may have begun at a later step than 0, from a checkpoint. The maximum avoids a division by 0.
         work_of_process = max(work_done - self.work_until(self._begin.step), 1)
-        seconds_per_work = (time.monotonic() - self._begin.time) / work_of_process
-        return seconds_per_work * work_left
+        seconds_of_steps = time.monotonic() - self._begin.time - self._measuring_seconds
+        seconds_left = seconds_of_steps / work_of_process * work_left
+        if self._measured_steps:
+            seconds_a_measurement = self._measuring_seconds / len(self._measured_steps)
+            seconds_left += seconds_a_measurement * self._measurements_left(state)
+        return seconds_left
+
+    def _measurements_left(self, state: TrainerState) -> int:
+        """Return how many measurements are left after a step: one in each interval, and one at the last step."""
+        strategy = self._arguments.eval_strategy
+        if strategy == "no":
+            return 0
+        interval = state.eval_steps
+        if strategy == "epoch":
+            interval = math.ceil(state.max_steps / max(state.num_train_epochs, 1))
+        # A measurement at this very step is still to come.
+        intervals_over = (state.global_step - 1) // interval
+        return math.ceil(state.max_steps / interval) - intervals_over
 
 
 class LiveLog(TrainerCallback):

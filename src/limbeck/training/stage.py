@@ -103,7 +103,7 @@ class StageTraining:
         self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
         self.held_out_by_language: dict[str, dict[str, float | None]] = {}
-        # Time of the steps up to the last, by all processes that trained the stage, with the measurements between them.
+        # Time of the steps up to the last, by all processes that trained the stage.
         self.seconds_of_steps = 0.0
 
         rows = stage_rows(plan, corpus, tokenizers, seed)
@@ -146,7 +146,8 @@ class StageTraining:
         if scores is not None:
             scores.log = self.trainer.log
             self.trainer.score_task = scores.scores
-            scores.activity = progress.activity
+            # The trainer's own, which leaves the time of the scores out of that of the steps.
+            scores.activity = self.trainer.activity
 
         if arguments.world_size > 1:
             line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"

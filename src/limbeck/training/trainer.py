@@ -7,9 +7,9 @@ and units are known before the forward pass. The *sums* are the terms of the ste
 
 import json
 import logging
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.core.memory import release_freed_memory
-from limbeck.core.progress import ShowActivity, no_activity
+from limbeck.core.progress import ShowActivity, Tick, no_activity
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.corpus.batches.batch import FILLER, without_marks
@@ -47,6 +47,7 @@ from limbeck.training.out_of_memory import BatchSplitter
 from limbeck.training.rows import RowsByLength
 from limbeck.training.seals import find_damage
 from limbeck.training.signals import InterruptSaver
+from limbeck.training.step_clock import StepClock
 from limbeck.training.step_start import StepStart, skip_update, takes_flag
 from limbeck.training.units import UNITS, count_units, sum_units
 from limbeck.training.warn import Warn
@@ -109,7 +110,7 @@ class DistillationTrainer(Trainer):
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
-        self.activity = activity
+        self._show_activity = activity
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = InterruptSaver() if interrupt is None else interrupt
         # Each process draws dropout of its own for its own rows. Weights and the order of rows are the same in all.
@@ -141,11 +142,9 @@ class DistillationTrainer(Trainer):
             lengths = len(self.train_dataset.parts)
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
 
-        # Seconds up to the checkpoint that the run was resumed from, and the tokens up to a checkpoint without seconds.
-        # The time (`time.monotonic`) is that of the first batch of this process, None before it.
-        self._seconds_before = 0.0
+        # The time of the steps, and the tokens up to a checkpoint without seconds that the run was resumed from.
+        self._clock = StepClock(self.args.device)
         self._tokens_without_seconds = 0.0
-        self._first_batch_at: float | None = None
 
         # The step that is being trained: its micro-batches, and the state that a skipped or repeated step goes back to.
         self._batches_of_step: list[Any] = []
@@ -156,6 +155,9 @@ class DistillationTrainer(Trainer):
         # a tensor, since only the device knows at once which steps are skipped.
         self._sums: dict[str, Tensor] = {}
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
+        # The same of the steps of the last log, over all ranks.
+        self._logged_sums: dict[str, float] = {}
+        self._logged_steps = 0.0
 
     @property
     def timed_tokens(self) -> float:
@@ -164,14 +166,25 @@ class DistillationTrainer(Trainer):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the stage's first batch, to the millisecond; a resumed stage goes on from its checkpoint.
+        """Seconds of the stage's steps, to the millisecond; a resumed stage goes on from its checkpoint.
 
-        Steps that a stopped run did after its last checkpoint are done again; their time counts once.
+        Measurements and checkpoints between the steps do not count. Steps that a stopped run did after its last
+        checkpoint are done again; their time counts once.
         """
-        seconds = self._seconds_before
-        if self._first_batch_at is not None:
-            seconds += time.monotonic() - self._first_batch_at
-        return round(seconds, 3)
+        return self._clock.seconds
+
+    @contextmanager
+    def activity(self, what: str, /) -> Iterator[Tick]:
+        """Show work other than steps, whose time is none of theirs.
+
+        Args:
+            what: The work in words.
+
+        Yields:
+            A function that shows how much is done.
+        """
+        with self._clock.paused(), self._show_activity(what) as tick:
+            yield tick
 
     def start_maps(self) -> None:
         """Start the maps that students keep by least squares, on rows spread over the text to train on.
@@ -228,8 +241,7 @@ class DistillationTrainer(Trainer):
             The micro-batches on the device, and their units in the order of `UNITS`; None for units where there is no
             batch left.
         """
-        if self._first_batch_at is None:
-            self._first_batch_at = time.monotonic()
+        self._clock.start()
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
@@ -397,6 +409,9 @@ class DistillationTrainer(Trainer):
     def _mean_terms(self) -> dict[str, float]:
         """Return the mean of every term over the steps since the last log, as `loss_TERM`, and their weighted sum.
 
+        The last log of a stage may be of few steps, whose mean depends much on their batches. The steps of the log
+        before are then averaged with them.
+
         Returns:
             The means, with the key `loss` for the sum; empty if all of these steps were skipped.
         """
@@ -404,16 +419,26 @@ class DistillationTrainer(Trainer):
         steps = float(self._steps_summed)
         if not steps:
             return {}
+        summed = dict(sums)
+        summed_steps = steps
+        is_last_step = self.state.global_step >= self.state.max_steps
+        if is_last_step and steps < self._logged_steps:
+            summed_steps += self._logged_steps
+            for name, total in self._logged_sums.items():
+                summed[name] = summed.get(name, 0.0) + total
+        self._logged_sums = sums
+        self._logged_steps = steps
+
         logs: dict[str, float] = {}
         loss = 0.0
         terms = {term.name: term for term in self.module.terms}
-        for name, total in sums.items():
+        for name, total in sorted(summed.items()):
             term = terms[name]
             # Every rank has the whole of a gathered term, so the sum over ranks has it once for each rank.
             copies = 1
             if OBJECTIVES[term.objective].gathers_rows:
                 copies = self.args.world_size
-            mean = total / steps / copies
+            mean = total / summed_steps / copies
             logs[f"loss_{name}"] = mean
             loss += term.weight * mean
         return {**logs, "loss": loss}
@@ -425,6 +450,11 @@ class DistillationTrainer(Trainer):
             return {}
         sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
         return dict(zip(names, sums, strict=True))
+
+    def evaluate(self, *arguments: Any, **options: Any) -> dict[str, float]:
+        """Measure on held-out rows; the time of this is none of the steps."""
+        with self._clock.paused():
+            return super().evaluate(*arguments, **options)
 
     def evaluation_loop(
         self, dataloader: DataLoader[Any], *arguments: Any, metric_key_prefix: str = "eval", **options: Any
@@ -519,7 +549,9 @@ class DistillationTrainer(Trainer):
         # `Checkpoints` knows the best step. If the loop knew it, it would wait for all processes at a barrier, for ever
         # if one of them failed. The path of a best checkpoint would be wrong, since it would name the staging folder.
         self.state.best_global_step = None
-        self.checkpoints.write(self.state.global_step, partial(super()._save_checkpoint, model, trial))
+        write = partial(super()._save_checkpoint, model, trial)
+        with self._clock.paused():
+            self.checkpoints.write(self.state.global_step, write)
         self.state.best_model_checkpoint = None
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
@@ -588,6 +620,8 @@ class DistillationTrainer(Trainer):
             "seconds": self.seconds,
             "sums": sums,
             "steps_summed": float(self._steps_summed),
+            "logged_sums": self._logged_sums,
+            "logged_steps": self._logged_steps,
             "unread": self.module.read_rows.unread(),
             "guard": self.guard.state(),
             "rows_of_a_piece": self.splitter.rows,
@@ -614,16 +648,17 @@ class DistillationTrainer(Trainer):
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             tokens = float(progress["tokens_seen"])
             self.tokens_seen.fill_(tokens)
-            # Checkpoints of earlier versions have no tokens by length, and no seconds.
+            # Checkpoints of earlier versions have no tokens by length, no seconds, and no sums of the last log.
             by_length = progress.get("tokens_by_length", [tokens])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
-            self._seconds_before = float(progress.get("seconds", 0.0))
+            self._clock.go_on_from(float(progress.get("seconds", 0.0)))
             self._tokens_without_seconds = 0.0 if "seconds" in progress else tokens
-            self._first_batch_at = None
             self._steps_summed.fill_(progress["steps_summed"])
             # The saved sums are over all processes and will be summed again, so only the main process takes them.
             share = 1.0 if self.args.process_index == 0 else 0.0
             self._sums = {name: self.tokens_seen.new_tensor(share * total) for name, total in progress["sums"].items()}
+            self._logged_sums = progress.get("logged_sums", {})
+            self._logged_steps = float(progress.get("logged_steps", 0.0))
             self.module.read_rows.load(progress.get("unread"))
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]

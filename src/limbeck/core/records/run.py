@@ -320,7 +320,7 @@ class Stage(File):
     """A finished stage: `stage.json`, and an entry of `run.json`, which also has the fields from `layers` on.
 
     Attributes:
-        seconds: Time of its steps, and of the measurements between them. A resumed stage counts the time before too.
+        seconds: Time of its steps, without measurements and checkpoints. A resumed stage counts the time before too.
         drawn: The rows that were drawn from each source; None where sources are not mixed.
         lengths: For a schedule of lengths: each `length` in its order, with the `steps` and `tokens` trained at it.
         final_terms: The last logged loss of each term.
