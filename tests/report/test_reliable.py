@@ -106,6 +106,20 @@ def test_a_speedup_that_the_shapes_cannot_give_is_a_dash():
         assert [row.speedup for row in comparison_rows(values)] == [4.64, 4.06]
 
 
+def test_on_a_busy_machine_no_speedup_is_clearly_above_that_of_the_shapes():
+    # Half the layers of one width: the passes of a machine whose times spread widely say little.
+    batch = {"batch_size": 1, "rounds": 20, "speedup": 2.38, "shape_ratio": 2.0}
+    batch |= {"teacher": {"median_ms": 238.0, "p10_ms": 150.0, "p90_ms": 420.0}}
+    batch |= {"student": {"median_ms": 100.0, "p10_ms": 95.0, "p90_ms": 110.0}}
+    values = {"latency": {"device": "cpu", "dtype": "float32", "length": 128, "batches": [batch]}}
+    assert [row.speedup for row in comparison_rows(values)] == [None]
+    assert "faster" not in comparison_markdown(values)
+
+    # The same speedup where the times are steady: small weights may fit into a faster memory.
+    batch["teacher"] = {"median_ms": 238.0, "p10_ms": 230.0, "p90_ms": 250.0}
+    assert [row.speedup for row in comparison_rows(values)] == [2.38]
+
+
 @pytest.mark.parametrize(("metric", "rows", "teacher", "chance", "share"), [
     ("accuracy", 200, 0.7, 0.5, True),
     ("accuracy", 30, 0.6, 0.5, False),

@@ -28,7 +28,12 @@ _MOST_APART = 1.1
 On an idle machine they are within 2 percent.
 """
 _MOST_BEYOND_SHAPES = 1.5
-"""How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor."""
+"""How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor.
+
+Smaller weights may fit into a faster memory, so that a student is faster than its shape says.
+"""
+_MOST_BEYOND_SHAPES_IF_BUSY = 1.1
+"""The same factor where times spread widely, since another program may have slowed down one model more often."""
 
 
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
@@ -115,16 +120,20 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 
-def is_beyond_shapes(ratio: float | None, shape_ratio: float | None) -> bool:
+def is_beyond_shapes(ratio: float | None, shape_ratio: float | None, *, is_busy: bool = False) -> bool:
     """Return whether a speedup is far above what the shapes of the models can give; False where either is not known.
 
     Args:
         ratio: The first model's time by the second's.
         shape_ratio: The first model's work by the second's, by their shapes.
+        is_busy: Whether the times were measured on a busy machine.
     """
     if not ratio or not shape_ratio:
         return False
-    return ratio > _MOST_BEYOND_SHAPES * shape_ratio
+    most_beyond = _MOST_BEYOND_SHAPES
+    if is_busy:
+        most_beyond = _MOST_BEYOND_SHAPES_IF_BUSY
+    return ratio > most_beyond * shape_ratio
 
 
 def is_doubtful(
@@ -133,6 +142,8 @@ def is_doubtful(
     ratio: float | None,
     rounds: float | None,
     shape_ratio: float | None = None,
+    *,
+    is_busy: bool = False,
 ) -> bool:
     """Return whether a speedup is too uncertain to be printed: of too few rounds, or measured on a busy machine.
 
@@ -145,10 +156,11 @@ def is_doubtful(
         ratio: Median over rounds of the first's time by the second's.
         rounds: The number of rounds.
         shape_ratio: The first model's work by the second's, by their shapes; None where it is not known.
+        is_busy: Whether the times spread so widely that other programs must have slowed down the models.
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
         return True
-    if is_beyond_shapes(ratio, shape_ratio):
+    if is_beyond_shapes(ratio, shape_ratio, is_busy=is_busy):
         return True
     if not first or not second or not ratio:
         return False

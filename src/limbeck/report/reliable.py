@@ -195,20 +195,31 @@ def reliable_speedup(batch: BatchLatency) -> float | None:
 
     A model is no faster than its blocks make it, so the shapes of the blocks bound the speedup of whole models too.
     """
-    teacher_ms = batch.teacher.median_ms
-    student_ms = batch.student.median_ms
-    if timing.is_doubtful(teacher_ms, student_ms, batch.speedup, batch.rounds, batch.shape_ratio):
-        return None
-    return batch.speedup
+    return _unless_doubtful(batch, batch.teacher.median_ms, batch.student.median_ms, batch.speedup)
 
 
 def reliable_transformer_speedup(batch: BatchLatency) -> float | None:
     """Return the speedup of the Transformer blocks; None as in `reliable_speedup`."""
     teacher_ms = batch.teacher_transformer.median_ms
     student_ms = batch.student_transformer.median_ms
-    if timing.is_doubtful(teacher_ms, student_ms, batch.transformer_speedup, batch.rounds, batch.shape_ratio):
-        return None
-    return batch.transformer_speedup
+    return _unless_doubtful(batch, teacher_ms, student_ms, batch.transformer_speedup)
+
+
+def _unless_doubtful(
+    batch: BatchLatency, teacher_ms: float | None, student_ms: float | None, speedup: float | None
+) -> float | None:
+    """Return a speedup of a batch, or None if it is doubtful.
+
+    Args:
+        batch: The measurement of both models.
+        teacher_ms: The teacher's median time that the speedup is of.
+        student_ms: The student's.
+        speedup: The median over rounds of the teacher's time by the student's.
+    """
+    is_doubtful = timing.is_doubtful(
+        teacher_ms, student_ms, speedup, batch.rounds, batch.shape_ratio, is_busy=is_unsteady(batch)
+    )
+    return None if is_doubtful else speedup
 
 
 def is_unsteady(batch: BatchLatency) -> bool:
