@@ -34,6 +34,7 @@ from limbeck.report.task_scores import ScoredRows, find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
 from tests.support.models import make_teacher
+from tests.support.run_figures import evaluation as figures_of_run
 from tests.support.students import sentence_student
 
 KNOWN = yaml.safe_load(Path(__file__).with_name("cards.yaml").read_text(encoding="utf-8"))
@@ -220,10 +221,13 @@ def test_a_card_speaks_of_scores_and_tables_only_where_it_has_them(tmp_path: Pat
     record = run_record(recipe=recipe, evaluation={"development": [scores]}, corpus={"held_out_documents": 150})
     text = text_of_card(record, tmp_path)
     assert "150 development rows, which were not trained on.\n" in text
-    assert "than the table shows" not in text and "quality was not measured" in text
+    assert "figures above" not in text and "quality was measured only on" in text
     scores_on_tasks = scores_in(STUDENT, evaluation_of())
     text = text_of_card(record, tmp_path, scores=scores_on_tasks)
-    assert "than the table shows" in text and "quality was not measured" not in text
+    assert "than the figures above show" in text and "quality was measured only on" not in text
+    scores |= {"chose_step": False, "student": {}, "unavailable": "The teacher has no head."}
+    text = text_of_card(record | {"evaluation": {"development": [scores]}}, tmp_path)
+    assert "scores above" not in text and "figures above" not in text and "quality was not measured" in text
 
     citations = [{"title": "", "bibtex": f"@misc{{{key}}}"} for key in ("one", "two")]
     text = text_of_card(run_record(stages=[{"citation": citation} for citation in citations]), tmp_path)
@@ -542,6 +546,32 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     front = front_of(export_card.card_without_run("owner/name", of_hub))
     assert (front["base_model"], front["base_model_relation"]) == ("owner/name", "quantized")
     assert front["tags"] == ["onnx", "int8"]
+
+
+SIZES = {"parameters": {"transformer": 900.0}}
+
+
+@pytest.mark.parametrize(("figures", "origin"), [
+    ({}, " They gave the agreement and the retrieval above."),
+    ({"sentences": 51}, " They gave the retrieval above."),
+    ({"teacher": 0.95}, " They gave the agreement above."),
+    ({"sentences": 51, "pool": 120}, ""),
+], ids=["both", "retrieval", "agreement", "neither"])  # fmt: skip
+def test_sentences_of_a_card_are_on_figures_that_it_has(tmp_path: Path, figures, origin):
+    values = figures_of_run(**figures)
+    values["teacher"] |= SIZES
+    values["student"] |= SIZES
+    text = text_of_card(run_record(evaluation=values, corpus={"held_out_documents": 9}), tmp_path)
+    assert "| Transformer parameters | 900 | 900 |" in text
+    assert f"9 documents were held out from training.{origin}\n" in text
+    assert ("Agreement measures how" in text) == ("| Agreement, far to near" in text) == ("agreement" in origin)
+    assert ("than the figures above show" in text) == bool(origin)
+    assert ("cannot be judged by this run" in text and "on only 51 held-out sentences" in text) == (not origin)
+
+
+def test_figures_that_are_not_reliable_are_no_table(tmp_path: Path):
+    text = text_of_card(run_record(evaluation=figures_of_run(sentences=51, pool=120), corpus={}), tmp_path)
+    assert "## Teacher and student" not in text and "on only 120 held-out passages" in text
 
 
 def test_assistants_have_separate_cards(tmp_path: Path):

@@ -15,7 +15,7 @@ from limbeck.report.run_quality import Quality
 from limbeck.report.scores import share_kept
 from limbeck.report.student_results import held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
-from tests.support.run_figures import evaluation
+from tests.support.run_figures import evaluation, retrieval
 
 
 def cells(values):
@@ -46,13 +46,13 @@ def test_a_student_below_the_untrained_start_is_told_so():
     assert "worse than the untrained start" in comparison_markdown(values)
 
 
-@pytest.mark.parametrize(("values", "reason"), [
-    (evaluation(teacher=0.95), "above 0.9"),
-    (evaluation(pool=199), "Fewer than 200 passages"),
+@pytest.mark.parametrize(("values", "caution", "reason"), [
+    (evaluation(teacher=0.95), "too easy", "above 0.9"),
+    (evaluation(pool=199), "too few passages", "Fewer than 200 passages"),
 ])  # fmt: skip
-def test_saturated_and_small_retrievals_stay_out(values, reason):
+def test_saturated_and_small_retrievals_stay_out(values, caution, reason):
     row = cells(values)["Passage retrieval MRR@10"]
-    assert "kept" not in row[3] and "95 %" in row[3]
+    assert row[3] == f"{caution}; 95 %: 0.580 to 0.620"
     assert reason in comparison_markdown(values)
     card = comparison_markdown(values, reliable_only=True)
     assert "| Passage retrieval" not in card and "| Agreement, far to near" in card
@@ -76,6 +76,41 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     figures = [rough.subtitle, *(highlight.label for highlight in rough.highlights)]
     assert not any("MRR" in figure or "agreement" in figure for figure in figures)
     assert any("quality cannot be judged" in fact for fact in rough.facts)
+
+
+SENTENCES = "The agreement with the teacher was measured on only 51 held-out sentences, and at least 200 are needed."
+PASSAGES = "The retrieval was measured on only 120 held-out passages, and at least 200 are needed."
+EASY = (
+    "The retrieval is too easy for the teacher: its MRR@10 is 0.950, and above 0.9 even poor students come close to it."
+)
+FEW_PAIRS = "Only 13 (sentence, passage) pairs can be made from 1 held-out document; at least 20 are needed."
+
+
+@pytest.mark.parametrize(("values", "reasons"), [
+    (evaluation(sentences=51, pool=120), [SENTENCES, PASSAGES]),
+    (evaluation(sentences=51, teacher=0.95), [SENTENCES, EASY]),
+    (evaluation(pool=120) | {"agreement": None}, [PASSAGES]),
+    (
+        {"agreement": evaluation(sentences=51)["agreement"], "unavailable": {"retrieval": FEW_PAIRS}},
+        [SENTENCES, f"No retrieval: {FEW_PAIRS.replace('Only', 'only')}"],
+    ),
+], ids=["few", "few or easy", "no agreement", "no retrieval"])  # fmt: skip
+def test_a_run_that_cannot_be_judged_says_by_which_number(copied, page_of, values, reasons):
+    [part] = page_of(copied(edit={"evaluation": values}), render=False).parts
+    assert part.facts[1:] == (" ".join(["Its quality cannot be judged yet.", *reasons]),)
+
+
+def test_a_figure_of_too_few_sentences_says_so_beside_it():
+    assert cells(evaluation(sentences=51))["Agreement, far to near (Spearman)"].change == "too few sentences"
+    assert cells(evaluation())["Agreement, far to near (Spearman)"].change == ""
+    cut = {"width": 16, "agreement": evaluation(sentences=51)["agreement"]}
+    assert [row.change for row in comparison_rows({"cut": [cut]})] == ["too few sentences"]
+
+
+def test_cut_vectors_without_agreement_have_no_note_on_it():
+    cut = {"width": 16, "student": retrieval(0.6, 500), "teacher": retrieval(0.8, 500)}
+    [note] = (note for note in comparison_notes({"cut": [cut]}) if note.startswith("Components"))
+    assert "agreement" not in note
 
 
 def test_a_speedup_that_contradicts_the_times_is_a_dash():

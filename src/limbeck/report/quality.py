@@ -35,10 +35,10 @@ from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.reliable import (
     RETRIEVAL,
+    caution_of_agreement,
+    caution_of_retrieval,
     chance_of,
     has_share,
-    is_reliable_agreement,
-    is_reliable_retrieval,
     reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
@@ -88,7 +88,8 @@ class Row:
             slightly from the ratio of the two medians. None where it is not known or not reliable.
         interval: 95 % interval of the student's value, where there is one.
         is_part: Whether the row is a part of the last row above it that is not a part itself.
-        is_reliable: Whether the figure is fit for a card; see `limbeck.report.reliable`.
+        caution: Why the figure says little and is not fit for a card, in a few words; empty where nothing speaks
+            against it. See `limbeck.report.reliable`.
     """
 
     label: str
@@ -98,7 +99,12 @@ class Row:
     speedup: float | None = None
     interval: Interval | None = None
     is_part: bool = False
-    is_reliable: bool = True
+    caution: str = ""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether the figure is one of quality, and not of size or time."""
+        return self.unit in ("share", "alone", "meaningless")
 
     def cells(self, part_mark: str = _PART_MARK) -> RowCells:
         """The cells of the row as they are printed.
@@ -147,15 +153,17 @@ class Row:
         return f"{self.teacher / self.student:.2f}x smaller"
 
     def _share_and_interval(self) -> str:
-        """Write the share of the teacher's score that the student keeps, and its interval, as far as they exist."""
+        """Write the caution, the share of the teacher's score that the student keeps, and the interval, where known."""
         parts = []
-        share = share_of_teacher(self.student, self.teacher)
-        if self.unit == "share" and share is not None:
+        if self.caution:
+            parts.append(self.caution)
+        share = share_of_teacher(self.student, self.teacher) if self.unit == "share" else None
+        if share is not None:
             parts.append(f"{100 * share:.1f} % kept")
         if self.interval is not None:
             low, high = self.interval
             # Beside a share, the ends could be taken for those of the share.
-            figure = "score " if parts else ""
+            figure = "" if share is None else "score "
             parts.append(f"95 %: {figure}{low:.3f} to {high:.3f}")
         return "; ".join(parts)
 
@@ -327,17 +335,16 @@ def _agreement_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     agreement = evaluation.agreement
     if agreement is None:
         return
-    is_reliable = is_reliable_agreement(agreement)
     yield Row(
         f"{agreement_name(agreement)} (Spearman)",
         teacher=None,
         student=agreement.spearman,
         unit="alone",
         interval=ends_of(agreement.interval),
-        is_reliable=is_reliable,
+        caution=caution_of_agreement(agreement),
     )
     if evaluation.start is not None and evaluation.start.agreement is not None:
-        yield _start_row(evaluation.start.agreement.spearman, is_reliable=is_reliable)
+        yield _start_row(evaluation.start.agreement.spearman)
 
 
 def agreement_name(agreement: Agreement) -> str:
@@ -351,9 +358,9 @@ def retrieval_name(retrieval: Retrieval | None) -> str:
     return "Retrieval" if is_of_earlier_version else "Passage retrieval"
 
 
-def _start_row(value: float | None, *, is_reliable: bool) -> Row:
-    """Return the row of the untrained start, below the student's figure."""
-    return Row(UNTRAINED_START, teacher=None, student=value, unit="alone", is_part=True, is_reliable=is_reliable)
+def _start_row(value: float | None) -> Row:
+    """Return the row of the untrained start, below the student's figure, which has the caution of both."""
+    return Row(UNTRAINED_START, teacher=None, student=value, unit="alone", is_part=True)
 
 
 def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -484,19 +491,19 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     student = evaluation.student.retrieval
     start = None if evaluation.start is None else evaluation.start.retrieval
     for metric in RETRIEVAL:
-        is_reliable = is_reliable_retrieval(teacher, metric)
+        caution = caution_of_retrieval(teacher, metric)
         yield Row(
             f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
             student=_figure(student, metric),
-            unit=_unit_of_retrieval(is_reliable=is_reliable),
+            unit=_unit_of_retrieval(caution),
             interval=_interval_of_retrieval(student, metric),
-            is_reliable=is_reliable,
+            caution=caution,
         )
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
         start_value = _figure(start, metric)
         if start_value is not None:
-            yield _start_row(start_value, is_reliable=is_reliable)
+            yield _start_row(start_value)
 
 
 def _interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval | None:
@@ -509,9 +516,9 @@ def _interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval
     return ends_of(retrieval.intervals.get(metric))
 
 
-def _unit_of_retrieval(*, is_reliable: bool) -> Unit:
-    """The unit of a figure of retrieval, which has a share of the teacher's only where that tells something."""
-    return "share" if is_reliable else "alone"
+def _unit_of_retrieval(caution: str) -> Unit:
+    """The unit of a figure of retrieval, which has a share of the teacher's only where nothing speaks against it."""
+    return "alone" if caution else "share"
 
 
 def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
@@ -524,19 +531,19 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
             student=cut.agreement.spearman,
             unit="alone",
             interval=ends_of(cut.agreement.interval),
-            is_reliable=is_reliable_agreement(cut.agreement),
+            caution=caution_of_agreement(cut.agreement),
         )
     # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
     if student is not None:
-        is_reliable = is_reliable_retrieval(cut.teacher, metric)
+        caution = caution_of_retrieval(cut.teacher, metric)
         yield Row(
             f"{retrieval_name(cut.student)} {metric_name(metric)}, {width}",
             teacher=_figure(cut.teacher, metric),
             student=student,
-            unit=_unit_of_retrieval(is_reliable=is_reliable),
-            is_reliable=is_reliable,
+            unit=_unit_of_retrieval(caution),
+            caution=caution,
         )
     yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric)
 
@@ -545,14 +552,14 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
     """Yield the row of retrieval by the student's queries among the teacher's documents, if it was measured."""
     value = _figure(asymmetric, metric)
     if value is not None:
-        is_reliable = is_reliable_retrieval(teacher, metric)
+        caution = caution_of_retrieval(teacher, metric)
         yield Row(
             "in the teacher's documents",
             teacher=_figure(teacher, metric),
             student=value,
-            unit=_unit_of_retrieval(is_reliable=is_reliable),
+            unit=_unit_of_retrieval(caution),
             is_part=True,
-            is_reliable=is_reliable,
+            caution=caution,
         )
 
 

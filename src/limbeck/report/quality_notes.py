@@ -49,6 +49,36 @@ def comparison_notes(comparison: Measured) -> list[str]:
     ]
 
 
+def reasons_against(evaluation: RunEvaluation) -> list[str]:
+    """Return why figures on held-out text that were measured are not reliable, in sentences with their numbers."""
+    reasons = []
+    needed = f"and at least {FEWEST_QUERIES} are needed."
+    agreement = evaluation.agreement
+    if agreement is not None and not is_reliable_agreement(agreement):
+        sentences = counted(agreement.sentences or 0, "held-out sentence")
+        reasons.append(f"The agreement with the teacher was measured on only {sentences}, {needed}")
+    teacher = evaluation.teacher.retrieval
+    if teacher is not None and not has_enough_queries(teacher):
+        reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, 'held-out passage')}, {needed}")
+    elif teacher is not None and is_saturated(teacher, "mrr_at_10"):
+        reasons.append(
+            f"The retrieval is too easy for the teacher: its MRR@10 is {teacher.mrr_at_10:.3f}, and above "
+            f"{SATURATED:g} even poor students come close to it."
+        )
+    return reasons
+
+
+def missing_figures(evaluation: RunEvaluation, *names: str) -> list[str]:
+    """Return why figures could not be measured, a sentence each.
+
+    Args:
+        evaluation: The measurements.
+        names: Names of figures, as in `RunEvaluation.unavailable`; those that are not in there are left out.
+    """
+    unavailable = evaluation.unavailable
+    return [f"No {name}: {_after_colon(unavailable[name])}" for name in names if name in unavailable]
+
+
 def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the conditions of the latencies, and a warning where the machine was too busy."""
     latency = evaluation.latency
@@ -205,7 +235,10 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
         else:
             yield "In the teacher's documents: the student encodes the queries, and the teacher the passages."
     if evaluation.cut:
-        yield "Components: only the first ones of the vectors count. The agreement is with the teacher's full vectors."
+        note = "Components: only the first ones of the vectors count."
+        if any(cut.agreement is not None for cut in evaluation.cut):
+            note += " The agreement is with the teacher's full vectors."
+        yield note
     if evaluation.student.vector_width is not None:
         made_by = evaluation.settings.student_pooling or evaluation.settings.pooling
         yield f"Vector width: the student's vectors, made by {made_by}, are not as wide as its layers."
@@ -271,8 +304,7 @@ def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield warning
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
-    for figure, reason in evaluation.unavailable.items():
-        yield f"No {figure}: {_after_colon(reason)}"
+    yield from missing_figures(evaluation, *evaluation.unavailable)
 
 
 def _after_colon(sentence: str) -> str:

@@ -37,9 +37,21 @@ def is_reliable_retrieval(teacher: Retrieval | None, metric: str) -> bool:
         teacher: The teacher's figures.
         metric: A field of `Retrieval`, such as `mrr_at_10`.
     """
+    return not caution_of_retrieval(teacher, metric)
+
+
+def caution_of_retrieval(teacher: Retrieval | None, metric: str) -> str:
+    """Return why a figure of retrieval is not reliable, in a few words; empty where it is reliable.
+
+    Args:
+        teacher: The teacher's figures.
+        metric: A field of `Retrieval`, such as `mrr_at_10`.
+    """
     if teacher is None or teacher.measure is None:
-        return True
-    return has_enough_queries(teacher) and not is_saturated(teacher, metric)
+        return ""
+    if not has_enough_queries(teacher):
+        return "too few passages"
+    return "too easy" if is_saturated(teacher, metric) else ""
 
 
 def has_enough_queries(retrieval: Retrieval) -> bool:
@@ -55,7 +67,13 @@ def is_saturated(teacher: Retrieval, metric: str) -> bool:
 
 def is_reliable_agreement(agreement: Agreement) -> bool:
     """Return whether an agreement is over the pairs of at least `FEWEST_QUERIES` sentences."""
-    return agreement.measure is None or (agreement.sentences or 0) >= FEWEST_QUERIES
+    return not caution_of_agreement(agreement)
+
+
+def caution_of_agreement(agreement: Agreement) -> str:
+    """Return why an agreement is not reliable, in a few words; empty where it is reliable."""
+    has_enough_sentences = agreement.measure is None or (agreement.sentences or 0) >= FEWEST_QUERIES
+    return "" if has_enough_sentences else "too few sentences"
 
 
 def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:

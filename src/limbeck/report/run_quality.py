@@ -14,6 +14,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
+from limbeck.report.quality_notes import missing_figures, reasons_against
 from limbeck.report.reliable import (
     chance_of,
     has_share,
@@ -263,14 +264,12 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         return
     if run.status.status == "running":
         yield "Its quality is measured at the end."
-    elif _has_unreliable_figures(run):
+        return
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    reasons = reasons_against(evaluation)
+    if reasons:
         # Vectors were measured, but on too few texts, or on texts that any model tells apart.
-        yield "Its quality cannot be judged yet: too little text was held out, or it is too easy for the teacher."
+        missing = missing_figures(evaluation, "agreement", "retrieval")
+        yield " ".join(["Its quality cannot be judged yet.", *reasons, *missing])
     else:
         yield "Its quality was not measured."
-
-
-def _has_unreliable_figures(run: RunFolder) -> bool:
-    """Return whether sentence vectors were measured, if only by figures that are not reliable."""
-    evaluation = run.record.evaluation or records.RunEvaluation()
-    return evaluation.student.retrieval is not None or evaluation.agreement is not None

@@ -42,6 +42,8 @@ from limbeck.report.export_text import ExportRecord
 from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.names import folder_name
 from limbeck.report.quality import comparison_markdown, comparison_rows
+from limbeck.report.quality_notes import reasons_against
+from limbeck.report.reliable import reliable_figures
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results
 
@@ -154,6 +156,11 @@ class StudentCard:
         evaluation = self.run.evaluation or records.RunEvaluation()
         return evaluation.without_rows_that_chose()
 
+    @cached_property
+    def shown(self) -> records.RunEvaluation:
+        """The measurements that the card shows: those on held-out text only if they are reliable."""
+        return reliable_figures(self.evaluation)
+
     @property
     def is_instant(self) -> bool:
         """Whether the student was fitted to its teacher in closed form and not trained."""
@@ -165,9 +172,69 @@ class StudentCard:
     @property
     def comparison(self) -> str:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
-        if not comparison_rows(self.evaluation):
+        if not comparison_rows(self.shown):
             return ""
         return comparison_markdown(self.evaluation, reliable_only=True)
+
+    @property
+    def has_agreement(self) -> bool:
+        """Whether the card shows an agreement of sentence vectors, be it of whole or of cut ones."""
+        agreements = [self.shown.agreement, *(cut.agreement for cut in self.shown.cut)]
+        return any(agreement is not None and agreement.spearman is not None for agreement in agreements)
+
+    @property
+    def has_retrieval(self) -> bool:
+        """Whether the card shows a retrieval, be it of whole or of cut vectors."""
+        shown = self.shown
+        retrievals = [shown.student.retrieval, shown.asymmetric]
+        retrievals += [retrieval for cut in shown.cut for retrieval in (cut.student, cut.asymmetric)]
+        return any(retrieval is not None for retrieval in retrievals)
+
+    @property
+    def has_language_figures(self) -> bool:
+        """Whether the card shows figures of a language, which needs held-out text in it."""
+        return any(figures.texts for figures in self.shown.languages)
+
+    @property
+    def held_out_figures(self) -> str:
+        """The names of the figures in the card that were measured on held-out text; empty where there are none."""
+        names = []
+        if self.has_agreement:
+            names.append("the agreement")
+        if self.has_retrieval:
+            names.append("the retrieval")
+        if self.has_language_figures:
+            names.append("the figures by language")
+        if len(names) < 2:
+            return "".join(names)
+        return f"{', '.join(names[:-1])} and {names[-1]}"
+
+    @property
+    def has_development_scores(self) -> bool:
+        """Whether the card shows scores on development rows, which may also be missing for a reason."""
+        return any(scores.student for scores in self.shown.development)
+
+    @property
+    def has_quality(self) -> bool:
+        """Whether the card shows a figure of the student's quality."""
+        has_scores = self.scores is not None and bool(self.scores.rows)
+        has_row = any(row.is_score for row in comparison_rows(self.shown))
+        return has_scores or has_row or self.has_language_figures
+
+    @property
+    def missing_quality(self) -> str:
+        """Why the card shows no figure of the student's quality."""
+        reasons = reasons_against(self.evaluation)
+        if reasons:
+            return " ".join(["The student's quality cannot be judged by this run.", *reasons])
+        # The figures on text and rows that chose the step are too good, so `evaluation` is without them.
+        has_left_out = self.run.evaluation is not None and self.evaluation is not self.run.evaluation
+        if has_left_out:
+            return (
+                "The student's quality was measured only on the text or the rows that chose its best step. Such "
+                "figures are too good, so this card leaves them out."
+            )
+        return "The student's quality was not measured in this run."
 
     @property
     def languages(self) -> str:
