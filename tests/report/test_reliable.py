@@ -211,17 +211,17 @@ def test_a_share_needs_a_teacher_above_chance_and_an_interval(teacher, interval,
 
 
 @pytest.mark.parametrize(("student", "change"), [
-    (0.119, "95 %: 0.080 to 0.151"),
-    (0.088, "100.0 % kept; 95 %: score 0.080 to 0.151"),
-    (0.081, "92.0 % kept; 95 %: score 0.080 to 0.151"),
+    (0.519, "95 %: 0.480 to 0.551"),
+    (0.488, "100.0 % kept; 95 %: score 0.480 to 0.551"),
+    (0.449, "92.0 % kept; 95 %: score 0.480 to 0.551"),
 ])  # fmt: skip
 def test_a_student_that_is_better_than_its_teacher_keeps_no_share(student, change):
-    scores = {"task": "t", "rows": 300, "teacher": {"f1": 0.088}, "student": {"f1": student}}
-    scores["intervals"] = {"f1": [0.08, 0.151]}
+    scores = {"task": "t", "rows": 300, "teacher": {"f1": 0.488}, "student": {"f1": student}}
+    scores["intervals"] = {"f1": [0.48, 0.551]}
     [row] = comparison_rows({"development": [scores]})
     assert row.change == change
-    expected = student / 0.088 if student <= 0.088 else None
-    assert Quality("F1", student, teacher=0.088).share == (None if expected is None else pytest.approx(expected))
+    expected = student / 0.488 if student <= 0.488 else None
+    assert Quality("F1", student, teacher=0.488).share == (None if expected is None else pytest.approx(expected))
 
 
 def test_skipped_text_is_what_was_skipped():
@@ -244,3 +244,27 @@ def test_languages_without_held_out_text_are_named():
     (note,) = comparison_notes({"languages": figures})
     assert note.startswith("No held-out text, and so no figures, of the languages fr, sw: hold out more text")
     assert comparison_notes({"languages": figures[:1]}) == []
+
+
+@pytest.mark.parametrize(("teacher", "line"), [
+    (0.088, "The teacher's own answer F1 is only 0.088, so no share of it is given. A student can only imitate"),
+    (0.0, "The teacher's answer F1 is not clearly above chance (0.000"),
+    (0.2, None),
+])  # fmt: skip
+def test_a_weak_teacher_is_a_warning_and_no_measure(teacher, line):
+    scores = {"task": "qa", "kind": "question_answering", "rows": 156, "teacher": {"f1_answer": teacher}}
+    scores |= {"student": {"f1_answer": 0.8 * teacher}, "intervals": {"f1_answer": [0.0, 0.3]}}
+    table = comparison_markdown({"development": [scores]})
+    # Notes stand in the card too, which has the reliable figures alone.
+    assert comparison_markdown({"development": [scores]}, reliable_only=True) == table
+    assert ("kept" in table) == (line is None)
+    assert ("only imitate" in table) == (line is not None)
+    if line is not None:
+        assert line in table
+
+
+def test_a_weak_teacher_on_rows_held_out_from_training_files_is_a_warning():
+    task = {"task": "token_classification", "metric": "f1_entity", "rows": 500, "student": 0.1, "agreement": 0.3}
+    weak = comparison_markdown({"task": task | {"teacher": 0.19}})
+    assert "The teacher's own entity F1 is only 0.190. A student can only imitate its teacher" in weak
+    assert "only imitate" not in comparison_markdown({"task": task | {"teacher": 0.6}})

@@ -24,6 +24,7 @@ from limbeck.report.reliable import (
     is_reliable_agreement,
     is_saturated,
     is_unsteady,
+    is_weak,
     reliable_speedup,
     reliable_transformer_speedup,
 )
@@ -31,6 +32,7 @@ from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
+_ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 
@@ -269,14 +271,35 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
             yield f"No scores on {scores.task}: {scores.unavailable}"
         elif scores.rows is not None:
             yield _scored_rows_note(scores, row_count=scores.rows)
-            if is_at_chance(scores, scores.metric):
-                yield (
-                    f"The teacher's {metric_of_rows(scores.metric, scores)} is not clearly above chance "
-                    f"({chance_of(scores, scores.metric):.3f}, without reading the rows), so no share of it is given."
-                )
+            weak_teacher = weak_teacher_line(scores)
+            if weak_teacher is not None:
+                yield weak_teacher
         warning = one_answer_line(scores)
         if warning is not None:
             yield warning
+
+
+def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
+    """Return the warning that a teacher is weak, if it is: not clearly above chance, or below `WEAK`."""
+    teacher = scores.teacher.get(scores.metric)
+    if teacher is None:
+        return None
+    metric = metric_of_rows(scores.metric, scores)
+    if is_at_chance(scores, scores.metric):
+        chance = chance_of(scores, scores.metric)
+        problem = f"The teacher's {metric} is not clearly above chance ({chance:.3f}, without reading the rows)"
+    elif is_weak(teacher):
+        problem = f"The teacher's own {metric} is only {teacher:.3f}"
+    else:
+        return None
+    return f"{problem}, so no share of it is given. {_ONLY_IMITATES}"
+
+
+def weak_teacher_line_of_task(task: TaskFigures) -> str | None:
+    """Return the same warning for rows that were held out from a task's training files, which have no shares."""
+    if task.metric is None or task.teacher is None or not is_weak(task.teacher):
+        return None
+    return f"The teacher's own {metric_name(task.metric)} is only {task.teacher:.3f}. {_ONLY_IMITATES}"
 
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
@@ -299,9 +322,9 @@ def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
 def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures that are meaningless or missing."""
     task = evaluation.task or TaskFigures()
-    warning = one_answer_line_of_task(task)
-    if warning is not None:
-        yield warning
+    for warning in (one_answer_line_of_task(task), weak_teacher_line_of_task(task)):
+        if warning is not None:
+            yield warning
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     yield from missing_figures(evaluation, *evaluation.unavailable)

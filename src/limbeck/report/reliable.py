@@ -23,6 +23,8 @@ _CORRELATIONS = ("matthews", "pearson", "spearman")
 
 RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
+WEAK = 0.2
+"""A teacher with less has a weak score, such as an F1 or a correlation."""
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
 _UNSTEADY = 1.5
@@ -148,8 +150,8 @@ def share_of_teacher(student: float | None, teacher: float | None) -> float | No
 def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     """Return whether a score on development rows is fit to be given as a share of the teacher's.
 
-    The student's score needs an interval. The teacher has to be above chance, and not clearly below the student: a
-    teacher that cannot do the task is no measure of a student that can.
+    The student's score needs an interval. The teacher has to be above chance, not weak, and not clearly below the
+    student: a teacher that cannot do the task is no measure of a student that can.
 
     Args:
         scores: The scores of both models.
@@ -160,13 +162,18 @@ def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     if teacher is None or interval is None:
         return False
     lowest, _ = interval
-    return not is_at_chance(scores, metric) and teacher >= lowest
+    return not is_weak(teacher) and not is_at_chance(scores, metric) and teacher >= lowest
 
 
 def is_at_chance(scores: DevelopmentFigures, metric: str) -> bool:
     """Return whether the teacher's score on development rows is not above that of a model that does not read them."""
     teacher = scores.teacher.get(metric)
     return teacher is not None and _lowest_of_teacher(teacher, metric, scores) <= chance_of(scores, metric)
+
+
+def is_weak(score: float | None) -> bool:
+    """Return whether a teacher's own score is so low, below `WEAK`, that there is little for a student to learn."""
+    return score is not None and score < WEAK
 
 
 def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -> float:
