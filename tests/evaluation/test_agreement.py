@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_agreement, measure_retrieval
-from limbeck.evaluation.agreement import FEWEST_DOCUMENTS, furthest_pairs
+from limbeck.evaluation.agreement import furthest_pairs
 from limbeck.evaluation.retrieval import ranks_of_matches, retrieval_scores
 from limbeck.evaluation.sentence_pairs import normalised
 from tests.support.corpora import documents

@@ -7,6 +7,7 @@ import pytest
 
 from limbeck.core import studies
 from limbeck.core.records import RunEvaluation, SourceNotes
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
 from limbeck.report.quality import comparison_csv
@@ -60,6 +61,22 @@ def test_saturated_and_small_retrievals_stay_out(values, caution, reason):
     assert [result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")] == ["spearmanr"]
 
 
+def test_an_agreement_of_few_documents_is_in_the_table_alone(copied, page_of):
+    """Many sentences of few documents are a small sample: they have no interval."""
+    values = evaluation(teacher=0.95, documents=FEWEST_DOCUMENTS - 1)
+    text = comparison_markdown(values)
+    assert "| Agreement, far to near (Spearman) | – | 0.700 | too few documents |" in text
+    assert "The sentences are from 4 documents. Fewer than 5 are too few for a 95 % interval, and to show" in text
+    assert "Agreement" not in comparison_markdown(values, reliable_only=True)
+    assert list(held_out_results(RunEvaluation.read(values), "x")) == []
+    [part] = page_of(copied(edit={"evaluation": values})).parts
+    assert not any("agreement" in highlight.label for highlight in part.highlights)
+
+    enough = evaluation(teacher=0.95, documents=FEWEST_DOCUMENTS)
+    assert "too few" not in comparison_markdown(enough)
+    assert [result.metric_type for result in held_out_results(RunEvaluation.read(enough), "x")] == ["spearmanr"]
+
+
 def test_notes_of_a_card_are_on_its_own_figures():
     card = comparison_markdown(evaluation(pool=30, sentences=30), reliable_only=True)
     assert "held_out" not in card and "Untrained start" not in card and "95 %" not in card
@@ -80,6 +97,7 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
 
 SENTENCES = "The agreement with the teacher was measured on only 51 held-out sentences, and at least 200 are needed."
 PASSAGES = "The retrieval was measured on only 120 held-out passages, and at least 200 are needed."
+DOCUMENTS = "The agreement with the teacher was measured on only 4 held-out documents, and at least 5 are needed."
 EASY = (
     "The retrieval is too easy for the teacher: its MRR@10 is 0.950, and above 0.9 even poor students come close to it."
 )
@@ -89,12 +107,13 @@ FEW_PAIRS = "Only 13 (sentence, passage) pairs can be made from 1 held-out docum
 @pytest.mark.parametrize(("values", "reasons"), [
     (evaluation(sentences=51, pool=120), [SENTENCES, PASSAGES]),
     (evaluation(sentences=51, teacher=0.95), [SENTENCES, EASY]),
+    (evaluation(documents=4, pool=120), [DOCUMENTS, PASSAGES]),
     (evaluation(pool=120) | {"agreement": None}, [PASSAGES]),
     (
         {"agreement": evaluation(sentences=51)["agreement"], "unavailable": {"retrieval": FEW_PAIRS}},
         [SENTENCES, f"No retrieval: {FEW_PAIRS.replace('Only', 'only')}"],
     ),
-], ids=["few", "few or easy", "no agreement", "no retrieval"])  # fmt: skip
+], ids=["few", "few or easy", "few documents", "no agreement", "no retrieval"])  # fmt: skip
 def test_a_run_that_cannot_be_judged_says_by_which_number(copied, page_of, values, reasons):
     [part] = page_of(copied(edit={"evaluation": values}), render=False).parts
     assert part.facts[1:] == (" ".join(["Its quality cannot be judged yet.", *reasons]),)

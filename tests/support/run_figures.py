@@ -11,8 +11,8 @@ def retrieval(value: float, pool: int):
     }  # fmt: skip
 
 
-def evaluation(*, teacher: float = 0.8, pool: int = 500, sentences: int = 900):
-    agreement = {"pairs": 1500, "documents": 40, "measure": STRATIFIED_SIMILARITIES}
+def evaluation(*, teacher: float = 0.8, pool: int = 500, sentences: int = 900, documents: int = 40):
+    agreement = {"pairs": 1500, "documents": documents, "measure": STRATIFIED_SIMILARITIES}
     return {
         "teacher": {"retrieval": retrieval(teacher, pool)},
         "student": {"retrieval": retrieval(0.6, pool)},

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.records import Agreement, Disagreement, Number
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.evaluation.sentence_pairs import (
     DIFFERENT_DOCUMENTS,
     NEIGHBOURING,
@@ -20,8 +21,6 @@ from limbeck.evaluation.sentence_pairs import (
 )
 from limbeck.evaluation.similarities import Similarities, spearman_agreement
 
-FEWEST_DOCUMENTS = 5
-"""Fewest documents whose agreement has an interval."""
 _RESAMPLES = 500
 _PERCENTILES = (2.5, 97.5)
 """The ends of a 95 % interval."""

@@ -13,15 +13,16 @@ from limbeck.core.records import (
     RunEvaluation,
     TaskFigures,
 )
-from limbeck.core.records.run_evaluation import SATURATED, SUMMARY_IN_BODIES
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SATURATED, SUMMARY_IN_BODIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,
     RETRIEVAL,
     chance_of,
+    has_enough_documents,
     has_enough_queries,
+    has_enough_sentences,
     is_at_chance,
-    is_reliable_agreement,
     is_saturated,
     is_unsteady,
     is_weak,
@@ -56,9 +57,15 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
     reasons = []
     needed = f"and at least {FEWEST_QUERIES} are needed."
     agreement = evaluation.agreement
-    if agreement is not None and not is_reliable_agreement(agreement):
+    if agreement is not None and not has_enough_sentences(agreement):
         sentences = counted(agreement.sentences or 0, "held-out sentence")
         reasons.append(f"The agreement with the teacher was measured on only {sentences}, {needed}")
+    elif agreement is not None and not has_enough_documents(agreement):
+        documents = counted(agreement.documents or 0, "held-out document")
+        reasons.append(
+            f"The agreement with the teacher was measured on only {documents}, and at least {FEWEST_DOCUMENTS} are "
+            "needed."
+        )
     teacher = evaluation.teacher.retrieval
     if teacher is not None and not has_enough_queries(teacher):
         reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, 'held-out passage')}, {needed}")
@@ -143,10 +150,16 @@ def _agreement_note(agreement: Agreement) -> str:
         f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}. It is the mean of "
         "five correlations, one for each range of similarity from far pairs to near ones."
     )
-    if not is_reliable_agreement(agreement):
+    if not has_enough_sentences(agreement):
         note += (
             f" Fewer than {FEWEST_QUERIES} sentences are too few to show the figure in the model card; hold out "
             "more text (corpus.held_out)."
+        )
+    if not has_enough_documents(agreement):
+        note += (
+            f" The sentences are from {counted(agreement.documents or 0, 'document')}. Fewer than {FEWEST_DOCUMENTS} "
+            "are too few for a 95 % interval, and to show the figure in the model card; hold out more documents "
+            "(corpus.held_out)."
         )
     return note
 

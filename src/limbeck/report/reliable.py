@@ -14,7 +14,7 @@ from limbeck.core.records import (
     Retrieval,
     RunEvaluation,
 )
-from limbeck.core.records.run_evaluation import SATURATED
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SATURATED
 
 _SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows."""
@@ -68,14 +68,28 @@ def is_saturated(teacher: Retrieval, metric: str) -> bool:
 
 
 def is_reliable_agreement(agreement: Agreement) -> bool:
-    """Return whether an agreement is over the pairs of at least `FEWEST_QUERIES` sentences."""
+    """Return whether an agreement is over pairs of enough sentences, which are from enough documents."""
     return not caution_of_agreement(agreement)
 
 
 def caution_of_agreement(agreement: Agreement) -> str:
     """Return why an agreement is not reliable, in a few words; empty where it is reliable."""
-    has_enough_sentences = agreement.measure is None or (agreement.sentences or 0) >= FEWEST_QUERIES
-    return "" if has_enough_sentences else "too few sentences"
+    if not has_enough_sentences(agreement):
+        return "too few sentences"
+    return "" if has_enough_documents(agreement) else "too few documents"
+
+
+def has_enough_sentences(agreement: Agreement) -> bool:
+    """Return whether an agreement of this version is over the pairs of at least `FEWEST_QUERIES` sentences."""
+    return agreement.measure is None or (agreement.sentences or 0) >= FEWEST_QUERIES
+
+
+def has_enough_documents(agreement: Agreement) -> bool:
+    """Return whether an agreement of this version is over enough documents to have an interval.
+
+    Sentences of one document are alike, so that many sentences of few documents are a small sample too.
+    """
+    return agreement.measure is None or (agreement.documents or 0) >= FEWEST_DOCUMENTS
 
 
 def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:

@@ -11,6 +11,8 @@ SENTENCE_IN_PASSAGES = "sentence_in_passages"
 SUMMARY_IN_BODIES = "summary_in_bodies"
 """Name of the measure of text that has no passages: titles or summaries search their bodies. Records without a name are
 of earlier versions, which measured all text so, in a pool that did not grow."""
+FEWEST_DOCUMENTS = 5
+"""Fewest documents whose agreement has an interval: of fewer, resamples would be nearly the same."""
 SATURATED = 0.9
 """A score of the teacher's retrieval above which the search is too easy to tell students apart."""
 
