@@ -216,6 +216,27 @@ def test_as_many_training_rows_as_may_be_scored_are_no_cut_split(tmp_path, monke
         assert (data.eval_results is not None) == has_results
 
 
+@pytest.mark.parametrize("is_scored", [True, False])
+def test_a_card_speaks_of_scores_only_where_it_has_them(tmp_path, monkeypatch, is_scored):
+    monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
+    column = {"key": "rte", "title": "RTE", "task": "rte", "metric": "accuracy", "kind": "classification"}
+    figure = {"mean": 80.0, "runs": [80.0]}
+    columns = {"rte": figure | {"metrics": {"accuracy": figure}}} if is_scored else {}
+    chosen = {"settings": {}, "runs": 1, "wanted": 1, "points": 1, "seeds": [1]}
+    summary = Evaluation.read({
+        "preset": "quick",
+        "columns": [column | {"splits": ["validation"]}],
+        "models": [{"name": "here", "columns": columns, "chosen": {"rte": chosen}}],
+    })  # fmt: skip
+    settings = {"warmup": 0.1, "schedule": "linear", "weight_decay": 0.0, "stride": 0, "epochs": 1, "batch_size": 8,
+                "learning_rate": 1e-5, "length": 32, "bf16": False}  # fmt: skip
+    cell = EvaluationCell.read({"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings, "rows": {}})
+    card = fine_tuned_card.write_fine_tuned_card(cell, TASKS["rte"], summary, tmp_path).read_text(encoding="utf-8")
+    assert ("The model has no scores" in card) == (not is_scored)
+    assert ("it may do worse than the scores show." in card) == is_scored
+    assert ("it may do worse." in card) == (not is_scored)
+
+
 def test_entities_are_named_as_the_other_metrics():
     names = [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")]
     assert names == ["entity F1", "answer F1", "accuracy"]
