@@ -34,14 +34,22 @@ def test_progress_only_grows_and_ends_with_all():
     result = take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=lambda *now: reports.append(now))
     assert reports == sorted(reports)
     assert reports[0] == (0, 0)
-    assert [rounds for _, rounds in reports] == list(range(len(result["a"]) + 1))
+    # The first two are before and after the warm-up.
+    assert [rounds for _, rounds in reports] == [0, *range(len(result["a"]) + 1)]
     assert reports[-1][0] == 1
 
 
 def test_the_warm_up_is_of_the_measurement_that_is_told():
     events = []
     take_turns({"a": lambda: events.append("round")}, seconds=0, fewest=1, tell=lambda *now: events.append(now))
-    assert events == [(0, 0), "round", "round", (1, 1)]
+    assert events == [(0, 0), "round", (0.5, 0), "round", (1, 1)]
+
+
+def test_rounds_that_take_longer_than_the_time_are_equal_shares_with_those_of_the_warm_up():
+    reports = []
+    take_turns({"a": lambda: 0}, seconds=0, warmup=3, fewest=5, tell=lambda *now: reports.append(now))
+    assert [share for share, _ in reports] == [done / 8 for done in range(9)]
+    assert [rounds for _, rounds in reports] == [0, 0, 0, 0, 1, 2, 3, 4, 5]
 
 
 def test_spread_and_speedup_by_hand():

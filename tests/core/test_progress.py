@@ -4,6 +4,7 @@ import io
 import re
 import sys
 import time
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     [
         (6, [(done / 10, "mrpc [x]", Count(done, "cells")) for done in range(4)],
          "20%: mrpc [x], 10 cells/min, about 48 s left"),
-        (10, [(0.0, "loading"), (0.0, "loading")], "0%: loading"),
+        (10, [(0.0, "loading"), (0.0, "loading")], "0%: loading (for 10 s so far)"),
         (10, [(0.0, "loading"), (0.5, "loading")], "50%: loading, about 20 s left"),
         (1, [(0.5, "loading", Count(1, "tasks")), *((0.5 + n / 50, "mrpc", Count(n, "cells")) for n in range(15))],
          "76%: mrpc, 1.0 cells/s, about 12 s left"),
@@ -149,6 +150,32 @@ def test_a_repeated_line_counts_the_time_left_down_and_drops_it_when_it_has_pass
         "a: step 3/9, 1.0 min left (for 30 s so far)",
         "writing …",
         "writing (for 10 s so far)",
+    ]
+
+
+@pytest.mark.parametrize("reports", [True, False], ids=["reported again", "repeated"])
+def test_no_line_is_like_the_one_before_however_long_a_step_takes(clock, reports):
+    stream = io.StringIO()
+    bar = ProgressBar(Console(file=stream), at_once=True)
+    for _ in range(800):
+        bar(0.66, "cell 3 of 4") if reports or clock.now == 100.0 else bar._repeat_line()
+        clock.now += 10
+    lines = stream.getvalue().splitlines()
+    assert "(for 3 min 10 s so far)" in lines[19]
+    assert "(for 2 h 12 min 50 s so far)" in lines[797]
+    assert all(line != before for before, line in pairwise(lines))
+
+
+def test_no_time_left_is_told_of_work_of_several_kinds(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True, is_even=False) as bar:
+        for done in range(3):
+            bar(0.8 + done / 100, "latency, 32 x 128 tokens", Count(done, "rounds"))
+            clock.now += 25
+    assert stream.getvalue().splitlines() == [
+        "80%: latency, 32 x 128 tokens",
+        "81%: latency, 32 x 128 tokens, 2.4 rounds/min",
+        "82%: latency, 32 x 128 tokens, 2.4 rounds/min",
     ]
 
 

@@ -102,7 +102,7 @@ def carry_out_benchmark(kind: str, request: BenchmarkRequest) -> BenchmarkResult
     file = optional_path(request.output)
     check_output(file)
     check_device(request.device)
-    with ProgressBar(progress_console(request.console)) as bar:
+    with ProgressBar(progress_console(request.console), is_even=False) as bar:
         rows = _MEASURE[kind](request, bar)
     machine = describe_machine(choose_device(request.device).type)
     if file is not None:

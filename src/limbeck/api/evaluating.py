@@ -133,7 +133,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
 
     costs = None
     if request.speed:
-        with ProgressBar(console) as bar:
+        with ProgressBar(console, is_even=False) as bar:
             costs = _measure_costs(titles, request, device, bar)
     files = write_evaluation(evaluation, folder, costs)
     return EvaluationResult(evaluation, costs, failed, (*files, *submissions))

@@ -136,7 +136,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     if problem:
         print_plain(console, problem, "yellow")
     finish = card_writer(student, optional_path(request.evaluation))
-    with ProgressBar(console) as bar:
+    with ProgressBar(console, is_even=False) as bar:
         exported = export_model(export_request, finish=finish, report=line_by_line(bar, console))
     result = ExportResult(ModelFolder(exported.folder), exported.files, exports.Export.read(exported.record))
     if request.push is None:

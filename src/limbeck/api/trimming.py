@@ -109,7 +109,7 @@ def carry_out_trim(request: TrimRequest) -> TrimResult:
     located = locate_model(model)
     check_there(located)
     console = progress_console(request.console)
-    with ProgressBar(console) as bar:
+    with ProgressBar(console, is_even=False) as bar:
         trim = trim_model(
             located,
             sources,

@@ -23,7 +23,7 @@ SLOW_COMMANDS = frozenset(
 """Commands that import large libraries: a report those of its drawings, the others PyTorch."""
 _FIRST_SECONDS = 0.3
 """Seconds up to which a start is not worth a line."""
-_LINE_SECONDS = 9.0
+_LINE_SECONDS = 8.0
 """Seconds between two lines, as `limbeck.core.progress_bars.LINE_SECONDS`."""
 _TERMINAL_SECONDS = 1.0
 """Seconds between two changes of the line in a terminal."""

@@ -329,7 +329,7 @@ class ComparisonWork:
         models = students
         if has_teacher:
             models = [self.checked.plan.teacher.model, *students]
-        with ProgressBar(self.console) as bar:
+        with ProgressBar(self.console, is_even=False) as bar:
             measured = measure_costs(
                 models,
                 batch_sizes=spec.batch_sizes,

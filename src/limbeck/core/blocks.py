@@ -141,6 +141,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def duration_to_the_second(seconds: float) -> str:
+    """Write a time with its seconds, so that one that goes on always changes: `64 s`, `3 min 10 s`, `2 h 0 min 5 s`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    whole_minutes, rest_seconds = divmod(round(seconds), 60)
+    if whole_minutes < 120:
+        return f"{whole_minutes} min {rest_seconds} s"
+    whole_hours, rest_minutes = divmod(whole_minutes, 60)
+    return f"{whole_hours} h {rest_minutes} min {rest_seconds} s"
+
+
 @dataclass(frozen=True)
 class Paragraph:
     """Running text, with the address of its source if it has one."""

@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 from rich import progress
 from rich.console import Console
 
-from limbeck.core.blocks import duration
+from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
 from limbeck.core.progress import Count, Rate, Report, Tick
 
@@ -25,8 +25,11 @@ NOTEBOOK_LINES = (
 """HTML of notes and other lines in a notebook, which wrap at the edge of the page, however wide it is."""
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
-LINE_SECONDS = 9.0
-"""Seconds between two lines where there are no bars: a reader of a log waits for ten at the most."""
+LINE_SECONDS = 8.0
+"""Seconds between two lines where there are no bars. A reader of a log waits for ten at the most.
+
+The other two are for code that stops all threads, such as the loading of a large library on a busy machine.
+"""
 _WATCH_SECONDS = 0.5
 """Seconds between two looks at whether a line is due."""
 _BRIEF_SECONDS = 3.0
@@ -100,7 +103,8 @@ class Bars:
     """A context that shows progress as bars on a console or in a notebook, or as lines where the output is neither.
 
     Where there are lines, one comes every `LINE_SECONDS`, also when nothing reports: a thread repeats the last one, and
-    adds for how long it has been the last. The work may be a step that takes minutes. The time left is counted down.
+    adds for how long it has been the last, to the second, so that no line is like the one before. The work may be a
+    step that takes minutes. The time left is counted down.
 
     Args:
         console: The console.
@@ -138,8 +142,9 @@ class Bars:
         self._lock = threading.Lock()
         self._last_printed = -math.inf if at_once else time.monotonic()
         self._text = ""
-        self._left: TimeLeft | None = None
         self._text_began = time.monotonic()
+        self._left: TimeLeft | None = None
+        self._left_began = time.monotonic()
         self._watcher: _Watcher | None = None
 
     def line(self, *parts: str, left: TimeLeft | None = None) -> None:
@@ -152,16 +157,13 @@ class Bars:
         now = time.monotonic()
         text = ", ".join(part for part in parts if part)
         with self._lock:
-            if (text, left) != (self._text, self._left):
+            if text != self._text:
                 self._text = text
-                self._left = left
                 self._text_began = now
-            is_due = now - self._last_printed >= LINE_SECONDS
-            if not is_due:
-                return
-            self._last_printed = now
-        # Where there are bars, this writes to the log file only.
-        self._print_line(_with_time_left(text, left, passed=0.0))
+            if left != self._left:
+                self._left = left
+                self._left_began = now
+        self._print_if_due(now)
 
     def begin_step(self, name: str) -> None:
         """Print the name of a step that begins, unless there are bars."""
@@ -175,15 +177,23 @@ class Bars:
 
     def _repeat_line(self) -> None:
         """Print the last line again if it was not replaced for so long that the next line is due."""
-        now = time.monotonic()
+        self._print_if_due(time.monotonic())
+
+    def _print_if_due(self, now: float) -> None:
+        """Print the line if a line is due, and for how long it has been the line, unless that is brief.
+
+        Args:
+            now: The time in seconds.
+        """
         with self._lock:
             if not self._text or now - self._last_printed < LINE_SECONDS:
                 return
             self._last_printed = now
             seconds = now - self._text_began
-            text = _with_time_left(self._text, self._left, passed=seconds)
-        if seconds >= _BRIEF_SECONDS:
-            text = f"{text} (for {duration(seconds)} so far)"
+            text = _with_time_left(self._text, self._left, passed=now - self._left_began)
+        if seconds > _BRIEF_SECONDS:
+            text = f"{text} (for {duration_to_the_second(seconds)} so far)"
+        # Where there are bars, this writes to the log file only.
         self._print_line(text)
 
     def _print_line(self, text: str) -> None:
@@ -283,10 +293,16 @@ class ProgressBar(Bars):
     Args:
         console: The console.
         at_once: Whether the first line is not delayed, where there is no bar.
+        is_even: Whether equal shares take about equally long. If they do not, as where several kinds of work follow
+            each other, no time left is shown: nobody knows the pace of a step that has not begun.
     """
 
-    def __init__(self, console: Console, *, at_once: bool = False) -> None:
-        columns = (progress.TaskProgressColumn(), RATE_COLUMN, progress.TimeRemainingColumn(compact=True))
+    def __init__(self, console: Console, *, at_once: bool = False, is_even: bool = True) -> None:
+        time_column: progress.ProgressColumn = progress.TimeElapsedColumn()
+        if is_even:
+            time_column = progress.TimeRemainingColumn(compact=True)
+        columns = (progress.TaskProgressColumn(), RATE_COLUMN, time_column)
+        self._is_even = is_even
         # Rich would print each change of another library's bar as a line (redirect_stderr); `_StandardError` does not.
         super().__init__(console, *columns, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
@@ -314,7 +330,8 @@ class ProgressBar(Bars):
             self._unit = count.unit
             self._base_share = share
             self._base_time = now
-            self.bars.reset(self._task, total=1.0)
+            if self._is_even:
+                self.bars.reset(self._task, total=1.0)
         self.bars.update(self._task, completed=share, description=what, rate=rate)
         # `_StandardError` has stopped the bar if another library had something to show.
         if self.console.is_terminal:
@@ -322,7 +339,7 @@ class ProgressBar(Bars):
 
         left = None
         done = share - self._base_share
-        if done > 0 and share < 1:
+        if self._is_even and done > 0 and share < 1:
             seconds_left = (now - self._base_time) * (1 - share) / done
             left = TimeLeft(seconds_left)
         percent = round(share * 100)

@@ -75,28 +75,36 @@ def take_turns(
         warmup: Rounds that are not counted.
         fewest: Least number of counted rounds.
         most: Greatest number of counted rounds.
-        tell: Receives the progress, from the beginning on, without the rounds of the warm-up.
+        tell: Receives the progress, from the beginning on. Rounds of the warm-up are part of the share alone.
 
     Returns:
         The results of each variant, round by round: the entries at one place are of neighbouring runs.
     """
     start = time.perf_counter()
-    if tell is not None:
-        # The warm-up may take long, and is not the work that was reported before.
-        tell(0.0, 0)
-    for _ in range(warmup):
+
+    def report_rounds(warmup_rounds: int, rounds: int) -> None:
+        """Report the share that is done, given the finished rounds of the warm-up and those that are counted."""
+        if tell is None:
+            return
+        # The measurement ends when both the time is over and the fewest rounds are made. A round of the warm-up takes
+        # about as long as any other.
+        share_of_time = (time.perf_counter() - start) / max(seconds, 1e-9)
+        share_of_rounds = (warmup_rounds + rounds) / max(warmup + fewest, 1)
+        tell(min(1.0, share_of_time, share_of_rounds), rounds)
+
+    # The warm-up may take long, and is not the work that was reported before.
+    report_rounds(0, 0)
+    for warmup_round in range(warmup):
         for run in variants.values():
             run()
+        report_rounds(warmup_round + 1, 0)
     results: dict[str, list[T]] = {name: [] for name in variants}
     for turn in range(most):
         elapsed = time.perf_counter() - start
         if turn >= fewest and elapsed >= seconds:
             break
-        if tell is not None and turn > 0:
-            # The measurement ends when both the time is over and the fewest rounds are made.
-            share_of_time = elapsed / max(seconds, 1e-9)
-            share_of_rounds = turn / fewest if turn < fewest else 1.0
-            tell(min(1.0, share_of_time, share_of_rounds), turn)
+        if turn > 0:
+            report_rounds(warmup, turn)
         # Every other round runs in the other direction.
         names = list(variants)
         if turn % 2 == 1:

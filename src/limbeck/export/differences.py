@@ -42,7 +42,12 @@ class ExportMismatchError(LimbeckError):
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Sequence[Batch], head: heads.Head | None, report: Report = no_progress
+    source: Runner,
+    export: Runner,
+    batches: Sequence[Batch],
+    head: heads.Head | None,
+    report: Report = no_progress,
+    what: str = "Comparing with the source",
 ) -> Differences:
     """Run both models on the same batches.
 
@@ -52,10 +57,11 @@ def measure_differences(
         batches: Sample text.
         head: The head of both.
         report: Receives progress.
+        what: The comparison in words, for lines of progress.
     """
     gaps = _Gaps(head)
     for count, batch in enumerate(batches):
-        report(count / len(batches), "Comparing with the source", Count(count, "batches"))
+        report(count / len(batches), what, Count(count, "batches"))
         gaps.add(batch, source(batch), export(batch))
     return gaps.differences()
 

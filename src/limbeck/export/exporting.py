@@ -42,6 +42,7 @@ CHECKED_TEXTS = 32
 _LOADED = 0.1
 _WRITTEN = 0.7
 _COMPARED = 0.85
+_COMPARED_ON_ROWS = 0.95
 _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentence-transformers")
 """Packages whose versions are in a record."""
 
@@ -111,11 +112,17 @@ def export_model(
             export_format.check(differences, options.dtype, strict=False)
             development = None
             if request.development and decides(source.head):
-                report(_COMPARED, "Comparing on development rows")
-                development = compare_folder(source, export_format, folder, request.development)
+                development = compare_folder(
+                    source,
+                    export_format,
+                    folder,
+                    request.development,
+                    progress.part_of(report, _COMPARED, _COMPARED_ON_ROWS),
+                    "Comparing on development rows",
+                )
             verified = None
             if request.verify:
-                report(_COMPARED, "Comparing again in a fresh process")
+                report(_COMPARED_ON_ROWS, "Comparing again in a fresh process")
                 verified = compare_in_fresh_process(readable, export_format, folder, replace(options, texts=texts))
                 export_format.check(verified, options.dtype, strict=True)
 
@@ -138,6 +145,7 @@ def compare_folder(
     folder: Path,
     texts: Sequence[Text],
     report: progress.Report = progress.no_progress,
+    what: str = "Comparing with the source",
 ) -> Differences:
     """Compare how source and export cut sample text into tokens, then measure the differences of their outputs on it.
 
@@ -147,6 +155,7 @@ def compare_folder(
         folder: The export's folder.
         texts: Sample text.
         report: Receives progress.
+        what: The comparison in words, for lines of progress.
 
     Raises:
         ExportMismatchError: if the tokenizer that was saved splits a text differently.
@@ -170,7 +179,7 @@ def compare_folder(
         raise CorpusError("The sample text has no tokens; give other text with --text FILE.")
     run_source = export_format.reference(source)
     run_export = export_format.runner(source, folder)
-    return measure_differences(run_source, run_export, batches, source.head, report)
+    return measure_differences(run_source, run_export, batches, source.head, report, what)
 
 
 def compare_in_fresh_process(name: str, export_format: Format, folder: Path, options: FormatOptions) -> Differences:

@@ -47,6 +47,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         The figures, by the names of the run's record.
     """
     plan = run.plan
+    report(0.0, "loading both models")
     student = load_model(str(run.student_folder))
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
 
