@@ -16,7 +16,12 @@ _MOST_LETTERS = 300
 
 
 def compare_outputs(
-    prepared: PreparedTask, split: str, student: Outputs, teacher: Outputs | None = None
+    prepared: PreparedTask,
+    split: str,
+    student: Outputs,
+    teacher: Outputs | None = None,
+    *,
+    start: Outputs | None = None,
 ) -> records.DevelopmentFigures:
     """Score a student and its teacher on a split by the outputs of their heads, and find where they disagree.
 
@@ -25,6 +30,7 @@ def compare_outputs(
         split: A labelled split of it.
         student: The outputs of the student's head, as `read_outputs` returns them, with classes in the task's order.
         teacher: The outputs of the teacher's head; None scores the student alone.
+        start: The outputs of the student's head before its training; None where there is no such student.
 
     Returns:
         The figures. The caller adds the names of the models and the stage of the run.
@@ -43,6 +49,9 @@ def compare_outputs(
     figures.intervals = dict(intervals_of(student_scores, task, rows, student_answers))
     figures.chance = dict(chance_of(task, rows))
     figures.only_answer = only_answer(task, student_answers)
+
+    if start is not None:
+        figures.start = dict(score(task, split, rows, prepared.decode(split, start)))
 
     # The teacher's scores, and the rows on which the two models differ. Kinds without a measure of that have none.
     answers = [student_answers]

@@ -25,6 +25,7 @@ def measure_task(
     collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, Tensor]],
     task: str,
     *,
+    start: PreTrainedModel | None = None,
     labelled: bool = True,
     batch_size: int = 32,
 ) -> records.TaskFigures:
@@ -39,6 +40,7 @@ def measure_task(
         rows: Held-out rows.
         collate: Function that makes a batch of rows.
         task: Name of a kind of task.
+        start: The student before its training, with that head; None where there is no such student.
         labelled: Whether the rows have labels.
         batch_size: Rows a forward pass.
 
@@ -54,15 +56,15 @@ def measure_task(
     batches: list[Batch] = []
     labels_of_batches = []
     groups_of_batches = []
-    for start in range(0, len(rows), batch_size):
-        end = min(start + batch_size, len(rows))
-        rows_of_batch = [rows[index] for index in range(start, end)]
+    for first in range(0, len(rows), batch_size):
+        end = min(first + batch_size, len(rows))
+        rows_of_batch = [rows[index] for index in range(first, end)]
         columns = collate(rows_of_batch)
         # `held_out_labels` also removes the labels from the columns, which the models must not read. Rows of words have
         # the column even without labels, since it marks the tokens that are scored.
         if LABELS in columns:
             labels_of_batches.append(kind.held_out_labels(columns))
-        groups_of_batches.append(kind.held_out_groups(rows_of_batch, columns, first=start))
+        groups_of_batches.append(kind.held_out_groups(rows_of_batch, columns, first=first))
         batches.append(read_batch(columns))
     held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
 
@@ -84,6 +86,11 @@ def measure_task(
         agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
         figures.metric = agreement.metric
         figures.agreement = agreement.value
+    start_answers = None
+    if start is not None:
+        start_answers = _predict(start, [batch.student for batch in batches], kind).numpy()
+    if start_answers is not None and teacher_answers is not None:
+        figures.start_agreement = kind.held_out_agreement(start_answers, teacher_answers, held_out).value
 
     if not labelled:
         figures.labelled = False
@@ -96,6 +103,9 @@ def measure_task(
     figures.student = main.student
     figures.teacher = main.teacher
     figures.further = further
+    if start_answers is not None:
+        scores_of_start = kind.held_out_scores(start_answers, labels, held_out)
+        figures.start = {score.metric: score.value for score in scores_of_start}
     figures.chance = dict(kind.held_out_chance(labels, held_out))
     return figures
 

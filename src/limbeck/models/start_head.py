@@ -5,6 +5,7 @@ The *source* is the model that the student starts from, usually its teacher.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,20 +41,35 @@ def copy_head(student: PreTrainedModel, source: PreTrainedModel) -> list[str]:
     Returns:
         The names that were copied; a pooler's are those in the base model.
     """
-    prefix = student.base_model_prefix + "."
+    source_parameters = dict(source.named_parameters())
+    copied_names = []
+    for name, parameter in _parameters_of_head(student):
+        value = source_parameters.get(name)
+        if value is None or value.shape != parameter.shape:
+            continue
+        parameter.copy_(value)
+        copied_names.append(_name_in_record(student, name))
+    return copied_names
+
+
+def names_of_head(model: PreTrainedModel) -> list[str]:
+    """Return the names of the parameters of a model's head and of the pooler below it, as `copy_head` has them."""
+    return [_name_in_record(model, name) for name, _ in _parameters_of_head(model)]
+
+
+def _parameters_of_head(model: PreTrainedModel) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Yield the parameters of a model's head and of the pooler below it, without those tied to the embeddings."""
     # The encoder is all of the base model but the pooler. A parameter of the head that is tied to the embeddings is the
     # very same object as theirs, so parameters are compared by their ids.
     ids_of_encoder = set()
-    for name, parameter in base_model(student).named_parameters():
+    for name, parameter in base_model(model).named_parameters():
         if not name.startswith("pooler."):
             ids_of_encoder.add(id(parameter))
-    source_parameters = dict(source.named_parameters())
-    copied_names = []
-    for name, parameter in student.named_parameters():
-        value = source_parameters.get(name)
-        is_of_encoder = id(parameter) in ids_of_encoder
-        if is_of_encoder or value is None or value.shape != parameter.shape:
-            continue
-        parameter.copy_(value)
-        copied_names.append(name.removeprefix(prefix))
-    return copied_names
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in ids_of_encoder:
+            yield name, parameter
+
+
+def _name_in_record(model: PreTrainedModel, name: str) -> str:
+    """Return the name of a parameter as records have it: that of a pooler without the name of the base model."""
+    return name.removeprefix(f"{model.base_model_prefix}.")

@@ -403,7 +403,7 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
 
 
 def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
-    """Yield a row for each metric on the development rows of one task, followed by that of a guesser."""
+    """Yield a row for each metric on the development rows of a task, then the untrained start's and a guesser's."""
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
@@ -419,6 +419,8 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
             unit = "share"
         label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
         yield Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
+        if metric in scores.start:
+            yield _start_row(scores.start[metric])
         guesser = guesser_of(metric, scores.kind)
         chance = chance_of(scores, metric)
         if guesser is not None and chance > 0:
@@ -436,6 +438,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     unit: Unit = "meaningless" if task.only_answer else "alone"
     if task.labelled is False:
         yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
+        yield _start_row(task.start_agreement)
         return
     main_scores = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
     scores_by_metric = [main_scores, *task.further]
@@ -444,13 +447,18 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
             yield Row(label, teacher=None, student=scores.student, unit=unit)
+            yield _start_row(task.start.get(scores.metric))
             yield from _guesser_row(task, scores.metric)
         return
     # With one, the scores by the rows' labels are parts of the row of the agreement.
     yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
+    yield _start_row(task.start_agreement)
     for scores in scores_by_metric:
         label = f"{metric_name(scores.metric)} with their labels"
         yield Row(label, teacher=scores.teacher, student=scores.student, unit=unit, is_part=True)
+        # The row may stand below other parts, so that it names its metric.
+        label_of_start = f"{metric_name(scores.metric)} of the {UNTRAINED_START}"
+        yield Row(label_of_start, teacher=None, student=task.start.get(scores.metric), unit="alone", is_part=True)
         yield from _guesser_row(task, scores.metric)
 
 

@@ -200,7 +200,7 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
         return
     if start.unavailable is not None:
         yield f"No untrained start: {_after_colon(start.unavailable)}"
-    elif start.agreement is not None or start.retrieval is not None:
+    elif start.agreement is not None or start.retrieval is not None or _has_scored_start(evaluation):
         yield (
             "Untrained start: a student of the same shape before any training. The difference is the gain from "
             f"training. {start.summary}"
@@ -212,8 +212,20 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
             )
 
 
+def _has_scored_start(evaluation: RunEvaluation) -> bool:
+    """Return whether the untrained start was scored on labelled rows, or compared with the teacher on such rows."""
+    task = evaluation.task or TaskFigures()
+    is_in_development = any(scores.start for scores in evaluation.development)
+    return is_in_development or bool(task.start) or task.start_agreement is not None
+
+
 def _is_below_start(evaluation: RunEvaluation) -> bool:
-    """Return whether the student's MRR@10 is below that of the untrained start."""
+    """Return whether the student is below the untrained start: by its MRR@10, or the main score on labelled rows."""
+    pairs = [(scores.student.get(scores.metric), scores.start.get(scores.metric)) for scores in evaluation.development]
+    task = evaluation.task or TaskFigures()
+    pairs.append((task.agreement, task.start_agreement))
+    if any(student is not None and start is not None and student < start for student, start in pairs):
+        return True
     student = evaluation.student.retrieval
     start = None if evaluation.start is None else evaluation.start.retrieval
     if student is None or student.mrr_at_10 is None or start is None or start.mrr_at_10 is None:

@@ -161,6 +161,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
         value,
         teacher=scores.teacher.get(scores.metric),
         interval=ends_of(scores.intervals.get(scores.metric)),
+        start=scores.start.get(scores.metric),
         over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
         guesser=_guesser_beside(scores),
@@ -194,7 +195,9 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     if agreement_metric(task) == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
     over = counted_rows(task.rows or 0, task.queries)
-    return Quality(label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over)
+    return Quality(
+        label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over, start=task.start_agreement
+    )
 
 
 @highlights(RunFolder)

@@ -13,7 +13,7 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.records import RunEvaluation, UntrainedStart
+from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
@@ -24,6 +24,7 @@ from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling, pooling_alone
 from limbeck.models.sentences import finished_pooling
+from limbeck.models.start_head import names_of_head
 from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
@@ -34,6 +35,8 @@ from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
+
+_CHECKPOINT_SUMMARY = "Starts from a checkpoint."
 
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
@@ -73,13 +76,18 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
-    development = measure_tasks(plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks)
+    start_with_head = None
+    if last_stage_of_head(plan) is not None:
+        start_with_head, comparison.start = _untrained_with_head(run)
+    development = measure_tasks(
+        plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, start=start_with_head
+    )
     if development:
         comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
         scores: dict[str, Any] = {"development": [figures.to_dict() for figures in development]}
     else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        scores = _score_held_out_rows(run, report_tasks)
+        scores = _score_held_out_rows(run, report_tasks, start_with_head)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
 
 
@@ -232,9 +240,31 @@ def _untrained_start(
     vectors = student_vectors
     if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
         vectors = pooling_alone(student_vectors)
-    summary = initialisation.summary or "Starts from a checkpoint."
+    summary = initialisation.summary or _CHECKPOINT_SUMMARY
     side = _side(run, model.eval(), run.tokenizers.student, vectors, folder=None)
     return Start(side, summary), ""
+
+
+def _untrained_with_head(run: Run) -> tuple[PreTrainedModel | None, UntrainedStart]:
+    """Make the untrained student with the head of its teacher that is scored beside the trained one.
+
+    Args:
+        run: A run whose student has the head of a task.
+
+    Returns:
+        The untrained student, or None where it cannot be made, with where it is from, or the reason.
+    """
+    try:
+        model, initialisation = run.make_untrained(run.plan.head)
+    except LimbeckError as error:
+        return None, UntrainedStart(unavailable=str(error))
+    head = initialisation.head or StartedHead()
+    if not set(names_of_head(model)) <= set(head.copied):
+        return None, UntrainedStart(
+            unavailable="The student cannot start with its teacher's head, and a random head knows nothing of the task."
+        )
+    layers = initialisation.summary or _CHECKPOINT_SUMMARY
+    return model.eval(), UntrainedStart(summary=f"{layers} The head is from the same model.")
 
 
 def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | SentenceHead) -> Side:
@@ -325,12 +355,13 @@ def _held_out_documents(
     return build_text_alone(settings, tokenizer, console).held_out_documents()
 
 
-def _score_held_out_rows(run: Run, report: Report) -> dict[str, Any]:
+def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None) -> dict[str, Any]:
     """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
 
     Args:
         run: The run.
         report: Receives progress.
+        start: The student before its training; None leaves it out.
 
     Returns:
         The record's field `task` with the scores, or with the reason why there are none. Without such a head there is
@@ -348,7 +379,13 @@ def _score_held_out_rows(run: Run, report: Report) -> dict[str, Any]:
     collate = pad_collator(run.tokenizers.of_stage(stage), label_kind(stage))
     try:
         scores = measure_task(
-            teacher, student, corpus.held_out, collate, stage.pairing.task, labelled=stage.pairing.labelled
+            teacher,
+            student,
+            corpus.held_out,
+            collate,
+            stage.pairing.task,
+            start=start,
+            labelled=stage.pairing.labelled,
         )
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}

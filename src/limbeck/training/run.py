@@ -297,15 +297,17 @@ class Run:
             tokenizers=self.tokenizers,
         )
 
-    def make_untrained(self) -> tuple[PreTrainedModel, records.Initialisation]:
+    def make_untrained(self, head: Head | None = None) -> tuple[PreTrainedModel, records.Initialisation]:
         """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`.
 
-        It has no head, since only its sentence vectors are compared.
+        Args:
+            head: The head that it gets, from its teacher where shapes allow. None where only its sentence vectors are
+                compared.
         """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
         tick = self.heartbeat.with_beats(no_tick)
-        return self._maker(plan, head=None, stages=self.plan.own_stages, tick=tick).make()
+        return self._maker(plan, head=head, stages=self.plan.own_stages, tick=tick).make()
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:

@@ -7,6 +7,7 @@ parameters that no stage trained, and adds a pooler if its architecture has one.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -15,6 +16,7 @@ from limbeck.models import families, heads, students
 from limbeck.models.loading import load_model
 from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_head import names_of_head
 from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
 from limbeck.models.token_pieces import pieces_of_tokens
@@ -84,8 +86,11 @@ def make_student(
     student = students.build_student(_config_to_build(plan, piece_ids), seed=seed, head=head)
     start = plan.spec.initialise
     if start.checkpoint is not None:
-        load_checkpoint(student, start.checkpoint)
-        return student, Initialisation.read({"checkpoint": start.checkpoint})
+        names = load_checkpoint(student, start.checkpoint)
+        facts: dict[str, Any] = {"checkpoint": start.checkpoint}
+        if head is not None:
+            facts["head"] = {"kind": head, "copied": [name for name in names_of_head(student) if name in names]}
+        return student, Initialisation.read(facts)
 
     teacher = load_teacher(head=teacher_head)
     settings = start_settings(start, seed=seed, cut=plan.tokenizer.cut, piece_ids=piece_ids)

@@ -22,6 +22,7 @@ from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_tas
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.task import TaskData
+from limbeck.models.padding import set_padding
 from limbeck.recipe.plan import SCORE_LATER, RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.development import prepare_rows, teaches_head
@@ -42,6 +43,8 @@ def measure_tasks(
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report = progress.no_progress,
+    *,
+    start: PreTrainedModel | None = None,
 ) -> list[records.DevelopmentFigures]:
     """Score a run's student and its teacher: on `evaluation.tasks`, else on the last stage's development rows.
 
@@ -51,6 +54,7 @@ def measure_tasks(
         student: Folder of the saved student.
         load_teacher: Loads the teacher of a stage, see `TeacherModels.load`.
         report: Receives the progress.
+        start: The student before its training, with the head of the task; None where there is no such student.
 
     Returns:
         The figures of each split of each task. A task that cannot be scored has one entry, with the reason.
@@ -65,7 +69,7 @@ def measure_tasks(
         report_task = progress.part_of(report, number / len(tasks), (number + 1) / len(tasks))
         try:
             figures_of_task = _score_on_task(
-                task.load(), stage, tokenizers.of_stage(stage), student, load_teacher, report_task
+                task.load(), stage, tokenizers.of_stage(stage), student, load_teacher, report_task, start
             )
         except LimbeckError as error:
             figures_of_task = [records.DevelopmentFigures(task=task.name, unavailable=str(error))]
@@ -122,10 +126,9 @@ def _score_on_task(
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report,
+    start: PreTrainedModel | None,
 ) -> list[records.DevelopmentFigures]:
     """Score the student, and the teacher if it has the task's head, on every scored split of a task.
-
-    One model is in memory at a time.
 
     Args:
         data: The task's rows.
@@ -134,6 +137,7 @@ def _score_on_task(
         student: Folder of the saved student.
         load_teacher: Loads the teacher.
         report: Receives the progress.
+        start: The student before its training; None leaves it out.
     """
     # Only labelled rows teach the head of a task.
     assert isinstance(stage.corpus, LabelledSettings)
@@ -143,8 +147,9 @@ def _score_on_task(
     prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
     has_teacher = stage.teacher_head is not None and stage.teacher.is_one_model
-    # The share of the work that the student's scores are.
-    student_share = 0.5 if has_teacher else 1.0
+    # Each model takes an equal part of the progress.
+    count = [True, has_teacher, start is not None].count(True)
+    reports = [progress.part_of(report, part / count, (part + 1) / count) for part in range(count)]
 
     student_outputs = _outputs_by_split(
         "the student",
@@ -152,8 +157,19 @@ def _score_on_task(
         prepared,
         tokenizer,
         renamed_classes={},
-        report=progress.part_of(report, 0.0, student_share),
+        report=reports.pop(0),
     )
+    start_outputs: dict[str, Outputs] = {}
+    if start is not None:
+        set_padding(start, tokenizer)
+        start_outputs = _outputs_by_split(
+            "the untrained start",
+            start.to(choose_device("auto")),
+            prepared,
+            tokenizer,
+            renamed_classes={},
+            report=reports.pop(0),
+        )
     teacher_outputs: dict[str, Outputs] = {}
     if has_teacher:
         rows_of_teacher = prepared
@@ -165,11 +181,13 @@ def _score_on_task(
             rows_of_teacher,
             tokenizers.teacher or tokenizer,
             renamed_classes=stage.teacher.spec.classes or {},
-            report=progress.part_of(report, student_share, 1.0),
+            report=reports.pop(0),
         )
 
     return [
-        compare_outputs(prepared, split, student=outputs, teacher=teacher_outputs.get(split))
+        compare_outputs(
+            prepared, split, student=outputs, teacher=teacher_outputs.get(split), start=start_outputs.get(split)
+        )
         for split, outputs in student_outputs.items()
     ]
 

@@ -129,6 +129,18 @@ def _written_error(error: Number | None) -> str:
     return "unknown" if error is None else f"{error:.3f}"
 
 
+class StartedHead(Record):
+    """The head of a student at its start.
+
+    Attributes:
+        kind: The name of the head.
+        copied: The parameters of it, and of the pooler below it, that another model gave; others are random.
+    """
+
+    kind: str = ""
+    copied: list[str] = Field(default_factory=list)
+
+
 class Initialisation(Record):
     """The start of a student: a sentence on it, and what it took over from the teacher.
 
@@ -138,6 +150,7 @@ class Initialisation(Record):
         copied: Tensors that were copied from the teacher, by their names in the base model.
         projected: Tensors that were made from the teacher's by a projection or a fit, by the same names.
         fit: The fit of the layers on text, if there was one.
+        head: What its head took over; None without a head.
     """
 
     summary: str = ""
@@ -147,6 +160,7 @@ class Initialisation(Record):
     copied: list[str] = Field(default_factory=list)
     projected: list[str] = Field(default_factory=list)
     fit: FittedStart | None = None
+    head: StartedHead | None = None
 
     def took(self, name: str) -> bool:
         """Return whether a tensor started with the teacher's values, by its name in the student."""

@@ -155,6 +155,8 @@ class Agreement(Record):
 class UntrainedStart(Record):
     """The figures of the best student of the same shape that was not trained, on the texts of the student's figures.
 
+    Its scores on labelled rows stand beside the student's, in `DevelopmentFigures` and `TaskFigures`.
+
     Attributes:
         summary: Where its weights are from, in a sentence.
         agreement: Its agreement with the teacher.
@@ -208,6 +210,8 @@ class TaskFigures(Record):
         agreement_metric: The metric of the agreement, where it is another one.
         further: Scores by further metrics.
         chance: Scores of a model that does not read the rows, by metric, where they are known.
+        start: Scores of the untrained start, by metric, where it was scored.
+        start_agreement: Its agreement.
         labelled: False where the rows have no labels, so that only the agreement was measured; None for any other.
         only_answer: Whether the student gives one answer to all rows.
         stage: The stage that the task is from.
@@ -226,6 +230,8 @@ class TaskFigures(Record):
     agreement_metric: str | None = None
     further: list[MetricScores] = Field(default_factory=list)
     chance: dict[str, Number] = Field(default_factory=dict)
+    start: dict[str, Number | None] = Field(default_factory=dict)
+    start_agreement: Number | None = None
     labelled: bool | None = None
     only_answer: bool | None = None
     stage: str | None = None
@@ -283,6 +289,7 @@ class DevelopmentFigures(Record):
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
         teacher_intervals: The teacher's.
         chance: Scores of a model that does not read the rows, by metric, where they are above 0.
+        start: The untrained start's scores, where it was scored.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
         confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
@@ -305,6 +312,7 @@ class DevelopmentFigures(Record):
     intervals: dict[str, list[Number]] = Field(default_factory=dict)
     teacher_intervals: dict[str, list[Number]] = Field(default_factory=dict)
     chance: dict[str, Number | None] = Field(default_factory=dict)
+    start: dict[str, Number | None] = Field(default_factory=dict)
     only_answer: str | None = None
     teacher_name: str | None = None
     labels: list[str] = Field(default_factory=list)
@@ -414,6 +422,9 @@ class RunEvaluation(Record):
         figures = self.model_copy(update={"development": development})
         if task_chose:
             figures.task = None
+        # An untrained start with the head of a task has scores on these rows alone.
+        if not development and figures.task is None:
+            figures.start = None
         # If held-out text chose the step, all figures on that text go.
         if self.chose_step:
             figures.agreement = None

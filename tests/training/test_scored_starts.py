@@ -1,0 +1,98 @@
+"""The untrained start of a student with the head of a task, which is scored beside the student."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import limbeck
+from limbeck.core.records import RunEvaluation
+from limbeck.models.start_head import names_of_head
+from limbeck.recipe import chosen_models
+from tests.support.methods import tiny_run, write_queries
+from tests.support.models import save_folder, tiny_model
+from tests.support.mrpc_recipe import mrpc_recipe
+
+NO_START = (
+    "No untrained start: the student cannot start with its teacher's head, and a random head knows nothing of the task."
+)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """A recipe on MRPC, whose classifier is as wide as its teacher, and whose training changes next to nothing."""
+    made = mrpc_recipe(tmp_path_factory.mktemp("mrpc"))
+    made["student"] = {"shape": 2, "dropout": 0.0, "initialise": {"layers": "ends"}}
+    training = made["stages"][0]["training"]
+    training |= {"max_steps": 1, "learning_rate": 1e-30, "optim": "sgd"}
+    return made
+
+
+def evaluation_of(recipe, output, **changes):
+    """The evaluation of a recipe's run, its table and its card."""
+    result = limbeck.distill(recipe | {"output": str(output)} | changes)
+    record = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    card = Path(result.student, "README.md").read_text(encoding="utf-8")
+    return RunEvaluation.read(record["evaluation"]), (output / "evaluation.md").read_text(encoding="utf-8"), card
+
+
+def test_a_classifier_stands_beside_its_untrained_start(recipe, tmp_path):
+    evaluation, table, card = evaluation_of(recipe, tmp_path / "run")
+    [scores] = evaluation.development
+    # Training has changed nothing, so the student is the start: teacher layers with the teacher's head.
+    assert scores.start == scores.student and scores.start
+    row = f"| ↳ untrained start | – | {scores.start['accuracy']:.3f} |"
+    note = "Starts from teacher layers 1, 4 and copied embeddings. The head is from the same model."
+    for text in (table, card):
+        assert row in text and note in text
+    assert "worse than the untrained start" not in table
+
+
+def test_the_layers_of_a_start_are_fitted_where_there_is_text_for_it(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(chosen_models, "_TRAINED_TOKENS_PER_FITTED", 1)
+    stage = recipe["stages"][0]
+    stages = [stage | {"training": stage["training"] | {"max_steps": 7}}]
+    evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", stages=stages)
+    assert evaluation.development[0].start and "fitted" in table
+
+
+@pytest.mark.parametrize("student", [
+    {"shape": {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}, "initialise": {"layers": "ends"}},
+    {"shape": 2, "initialise": {"layers": "ends", "embeddings": "random"}},
+], ids=["narrower", "other embeddings"])  # fmt: skip
+def test_a_head_that_is_not_the_teachers_gives_no_start(recipe, tmp_path, student):
+    evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", student=student)
+    assert not evaluation.development[0].start
+    assert "untrained start |" not in table and NO_START in table
+
+
+def test_a_student_is_compared_with_the_checkpoint_that_it_starts_from(recipe, tmp_path):
+    limbeck.distill(recipe | {"output": str(tmp_path / "first")})
+    student = {"shape": 2, "dropout": 0.0, "initialise": {"checkpoint": str(tmp_path / "first" / "student")}}
+    evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", student=student)
+    assert evaluation.development[0].start == evaluation.development[0].student
+    assert "Starts from a checkpoint. The head is from the same model." in table
+
+
+def test_rows_held_out_from_the_training_files_have_the_start_too(tmp_path):
+    model = tiny_model("bert", head="ranking", num_labels=1)
+    teacher = save_folder(model, tmp_path / "teacher", "bert")
+    made = tiny_run("reranker", teacher, write_queries(tmp_path / "rows", 17), tmp_path / "run", max_steps=1)
+    made["student"] = {"shape": 2, "dropout": 0.0, "initialise": {"layers": "ends"}}
+    made["corpus"]["held_out"] = 0.3
+    made["stages"][0]["training"] |= {"learning_rate": 1e-30, "optim": "sgd"}
+    made["stages"][0]["method"] = {"name": "reranker", "loss": "margin_mse"}
+    evaluation, table, _ = evaluation_of(made, tmp_path / "run", evaluation={"speed": False})
+    task = evaluation.task
+    assert task is not None and task.start_agreement == pytest.approx(task.agreement)
+    assert task.start["ndcg_at_10"] == pytest.approx(task.student)
+    assert f"| ↳ untrained start | – | {task.start_agreement:.3f} |" in table
+    assert "| ↳ nDCG@10 of the untrained start | – |" in table
+
+
+def test_a_head_has_its_pooler_and_not_what_is_tied_to_the_embeddings():
+    classifier = tiny_model("bert", head="classification", layers=1)
+    names = ["pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias"]
+    assert names_of_head(classifier) == names
+    names = names_of_head(tiny_model("bert", head="masked_lm", layers=1))
+    assert "cls.predictions.decoder.weight" not in names and "cls.predictions.transform.dense.weight" in names
