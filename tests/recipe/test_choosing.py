@@ -351,9 +351,25 @@ def test_named_columns_are_read_before_anything_is_refused(place, reviews, optio
 
 def test_columns_that_are_missing_name_those_that_are_there(place, reviews):
     options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)]}
-    for columns in ({}, {**COLUMNS, "label_column": "rating"}):
-        with pytest.raises(LimbeckError, match=r"has id, label, review, stars, title; give .*name the columns"):
-            limbeck.validate(**options, **columns)
+    with pytest.raises(LimbeckError, match=r"has id, label, review, stars, title; give .*name the columns"):
+        limbeck.validate(**options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "missing"),
+    [
+        ({**COLUMNS, "label_column": "rating"}, "rating"),
+        ({**COLUMNS, "text_column": "reviewx"}, "reviewx"),
+        ({"corpus": {"text_column": "review", "task": {"label_columns": ["stars", "moons"]}}}, "moons"),
+    ],
+)
+def test_a_named_column_that_is_missing_is_refused_by_its_name(place, reviews, columns, missing):
+    options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)], **columns}
+    if isinstance(options["corpus"], dict):
+        options["corpus"] = {"sources": [str(reviews)], **options["corpus"]}
+    message = rf"reviews.csv' has no column '{missing}'; it has id, label, review, stars, title\.$"
+    with pytest.raises(LimbeckError, match=message):
+        limbeck.validate(**options)
 
 
 def test_a_second_text_and_fixed_columns_may_be_named(place, reviews):

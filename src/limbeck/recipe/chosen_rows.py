@@ -88,12 +88,39 @@ def choose_rows(
             corpus = _unlabelled_corpus(kind, first_row.columns, named_columns)
             if corpus is not None:
                 return {"sources": sources, **corpus}
+    _refuse_missing_columns(first_row, named_columns)
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
         f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give rows of that "
         "form or the name of a task, name the columns with --text-column and --label-column, or write a recipe "
         "(`limbeck recipe --example task`)."
     )
+
+
+def _refuse_missing_columns(first_row: _FirstRow, named: Mapping[str, Any]) -> None:
+    """Refuse a column that the user names and that the rows lack.
+
+    Args:
+        first_row: The first row of the sources.
+        named: Keys of the task and of the corpus that the user gives, among them those that name columns.
+
+    Raises:
+        RecipeError: naming the first such column.
+    """
+    if not first_row.columns:
+        return  # There are no rows, which the caller refuses.
+    for key, value in named.items():
+        if key.endswith("_column"):
+            columns = [value]
+        elif key.endswith("_columns"):
+            columns = list(value or ())
+        else:
+            continue
+        for column in columns:
+            if column is not None and column not in first_row.columns:
+                raise RecipeError(
+                    f"'{first_row.place}' has no column '{column}'; it has {list_columns(first_row.columns)}."
+                )
 
 
 def _possible_kinds(teacher: TeacherInfo, head: str) -> list[str]:
