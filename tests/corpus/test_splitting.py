@@ -126,7 +126,7 @@ def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):
     rows = [(text, 0) for text in known]
     corpus = build(tmp_path, rows, tmp_path / "cache", length=64, development=Rows(scored))
     assert texts_of(corpus) == set(scored)
-    assert len(corpus.train) == 19
+    assert len(corpus.train) == corpus.manifest["trained_documents"] == 19
     assert len(corpus.held_out) == 7
     assert set(corpus.held_out["labels"]) == {1}
     # The first is equal to a row that is left out, so that it resembles none that is trained on.

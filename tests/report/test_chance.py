@@ -83,8 +83,9 @@ def test_rows_that_were_held_out_from_the_training_files_have_guessers_too():
 
 def test_a_page_and_a_card_have_the_guesser(tmp_path):
     record = Run.read({"evaluation": {"development": [RANKED]}})
-    record.corpus = Run.read({"corpus": {"documents": 600, "held_out_documents": 240, "queries": 100,
-                                         "held_out_queries": 40}}).corpus  # fmt: skip
+    corpus = {"documents": 600, "trained_documents": 360, "held_out_documents": 240}
+    corpus |= {"queries": 100, "trained_queries": 60, "held_out_queries": 40}
+    record.corpus = Run.read({"corpus": corpus}).corpus
     run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
     quality = quality_of(run)
     assert quality is not None and quality.over == "40 queries (240 pairs)"
@@ -92,7 +93,7 @@ def test_a_page_and_a_card_have_the_guesser(tmp_path):
     assert any("a random order has 0.551" in detail for detail in details)
     card = write_model_card(record, tmp_path).read_text(encoding="utf-8")
     assert "| ↳ random order | – | 0.551 |" in card
-    assert "100 queries (600 pairs)" in card
+    assert "60 queries (360 pairs) to train on." in card
 
 
 def ranked_evaluation():

@@ -17,7 +17,6 @@ from limbeck.core.blocks import (
     Paragraph,
     Table,
     counted,
-    counted_rows,
     duration,
     number,
 )
@@ -37,6 +36,7 @@ from limbeck.report.sections import Summary, section, summary
 from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
 from limbeck.report.text_notes import changed_text, list_notes, taken_text
+from limbeck.report.text_size import has_development_rows, held_out_size, trained_size
 
 _MOST_SOURCES = 3
 """Sources of the text that are named in the overview."""
@@ -77,7 +77,7 @@ def overview(run: RunFolder) -> Iterator[Block]:
         "Teachers": "; ".join(describe_teacher(member) for member in run.record.teachers),
         "Student": _join(student.shape, parameters),
         "Initialisation": student.start.rstrip("."),
-        "Text": _text(corpus),
+        "Text": _text(run.record),
         "Changed text": list_notes(changed_text(corpus.report)),
         "How text was read": list_notes(taken_text(corpus.report)),
     }
@@ -98,15 +98,22 @@ def describe_teacher(teacher: records.RunTeacher) -> str:
     return line
 
 
-def _text(text: records.CorpusText) -> str:
-    """Return the first sources of a run's text, and its size in documents and tokens as far as it is known."""
+def _text(run: records.Run) -> str:
+    """Return the first sources of a run's text, how much of it is trained on, and how much is held out."""
+    text = run.corpus or records.CorpusText()
     sources = ", ".join(map(without_path, text.sources[:_MOST_SOURCES]))
     left_out = len(text.sources) - _MOST_SOURCES
     if left_out > 0:
         sources += f" and {left_out} more"
-    documents = "" if text.documents is None else counted_rows(text.documents, text.queries, "document")
     tokens = "" if text.tokens is None else counted(text.tokens, "token")
-    return _join(sources, documents, tokens)
+    amount = _join(trained_size(run), tokens)
+    if amount:
+        amount += " to train on"
+    held_out = held_out_size(run)
+    if held_out and not has_development_rows(run):
+        held_out += " held out"
+    size = "; ".join(part for part in (amount, held_out) if part)
+    return _join(sources, size)
 
 
 def _join(*parts: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from huggingface_hub import EvalResult, ModelCardData, try_to_load_from_cache
 
 from limbeck.core import markdown, records
-from limbeck.core.blocks import counted_rows
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
 from limbeck.core.files import atomic_text, writing
@@ -46,6 +45,7 @@ from limbeck.report.quality_notes import reasons_against
 from limbeck.report.reliable import reliable_figures
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results
+from limbeck.report.text_size import has_development_rows, held_out_size, trained_size
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
@@ -336,30 +336,26 @@ class StudentCard:
         return None
 
     @property
-    def text_size(self) -> str:
-        """The number of documents of the text, or of its queries and pairs, in words; empty where it is not known."""
-        text = self.run.corpus
-        if text is None or text.documents is None:
-            return ""
-        return counted_rows(text.documents, text.queries, "document")
+    def trained_size(self) -> str:
+        """How much text was trained on, in words; empty where it is not known."""
+        return trained_size(self.run)
 
     @property
-    def development_size(self) -> str:
-        """The number of development rows, or of their queries and pairs, in words; empty where it is not known."""
-        text = self.run.corpus
-        if text is None or text.held_out_documents is None:
-            return ""
-        return counted_rows(text.held_out_documents, text.held_out_queries, "development row")
+    def held_out_size(self) -> str:
+        """How much text was held out, in words; empty where it is not known."""
+        return held_out_size(self.run)
+
+    @property
+    def has_one_held_out(self) -> bool:
+        """Whether one document, row or query alone was held out."""
+        text = self.run.corpus or records.CorpusText()
+        count = text.held_out_documents if text.held_out_queries is None else text.held_out_queries
+        return count == 1
 
     @property
     def has_development(self) -> bool:
         """Whether the rows that the first stage was evaluated on are development rows, not held-out training rows."""
-        if any(scores.stage for scores in self.evaluation.development):
-            return True
-        if not self.run.recipe.stages:
-            return False
-        corpus = self.run.recipe.stages[0].corpus or self.run.recipe.corpus
-        return corpus is not None and bool(corpus.development)
+        return has_development_rows(self.run)
 
     @property
     def hub_name(self) -> str | None:

@@ -13,6 +13,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted_rows
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
+from limbeck.corpus.building.splitting import REPEATED
 from limbeck.corpus.settings.parallel import describe_place
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
@@ -127,18 +128,19 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
             mix = stage.corpus.mixing
             if mix is not None:
                 mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
-    text = describe_text(places, corpora[0])
+    text = describe_text(places, corpora[0], has_development=plan.stages[0].development is not None)
     text.views = views
     text.mixed = mixed
     return text
 
 
-def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusText:
+def describe_text(places: Sequence[str], corpus: AnyCorpus, *, has_development: bool = False) -> records.CorpusText:
     """Describe where text is from, and how much of it there is.
 
     Args:
         places: The sources, some perhaps several times.
         corpus: The text of the first stage, or of a run without stages.
+        has_development: The held-out rows are development rows.
     """
     manifest = corpus.manifest
     is_streamed = isinstance(corpus, StreamedCorpus)
@@ -146,12 +148,30 @@ def describe_text(places: Sequence[str], corpus: AnyCorpus) -> records.CorpusTex
         sources=list(dict.fromkeys(map(describe_place, places))),  # Each once, in their order.
         # How much text a stream has is unknown; the corpus knows only its beginning.
         documents=None if is_streamed else manifest["documents"],
+        trained_documents=None if is_streamed else _trained_documents(corpus, has_development=has_development),
         held_out_documents=manifest["held_out_documents"],
         queries=manifest.get("queries"),
+        trained_queries=manifest.get("trained_queries"),
         held_out_queries=manifest.get("held_out_queries"),
         tokens=None if is_streamed else corpus.tokens,
         report=records.SourceNotes.read(manifest["report"]),
     )
+
+
+def _trained_documents(corpus: AnyCorpus, *, has_development: bool) -> int:
+    """Return how many documents or rows are trained on.
+
+    Args:
+        corpus: The corpus, which is no stream.
+        has_development: The held-out rows are development rows.
+    """
+    manifest = corpus.manifest
+    # Text has no such entry, and labelled rows lack it in caches of earlier versions.
+    if "trained_documents" in manifest:
+        return int(manifest["trained_documents"])
+    if has_development:
+        return int(manifest["documents"] - manifest["report"]["counts"].get(REPEATED, 0))
+    return int(manifest["documents"] - manifest["held_out_documents"])
 
 
 def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
@@ -210,17 +230,18 @@ def _summary_line(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str
     held_out = f"{counted_rows(held_out_count, held_out_queries, unit)} held out"
     if has_development:
         held_out = counted_rows(held_out_count, held_out_queries, "development row")
-    count = corpus.manifest["documents"]
     if isinstance(corpus, StreamedCorpus):
         sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
+        count = corpus.manifest["documents"]
         return f"Stream: {sources}; {held_out} of the first {count:,}"
-    text = counted_rows(count, corpus.manifest.get("queries"), unit)
+    trained = _trained_documents(corpus, has_development=has_development)
+    text = counted_rows(trained, corpus.manifest.get("trained_queries"), unit)
     copies = corpus.manifest.get("augmented")
     if copies:
         text += f" and {copies:,} augmented copies"
     if isinstance(corpus, LabelledCorpus) and not corpus.manifest["settings"].get("labelled", True):
         text += " without labels"
-    return f"Corpus: {text}, {corpus.tokens:,} tokens to train on, {held_out}"
+    return f"Corpus: {text}, {corpus.tokens:,} tokens to train on; {held_out}"
 
 
 def _describe_view(

@@ -240,15 +240,22 @@ class CorpusText(Record):
     """The text of a run: sources, counts (None of a stream), what reading skipped, and each stage's view.
 
     Attributes:
+        documents: All documents or rows of the sources.
+        trained_documents: Those that are trained on: neither held out, nor left out since a development row repeats
+            them. None of a stream, and in older records.
+        held_out_documents: Held-out documents or rows, or the development rows.
         queries: Number of queries whose documents are the rows of a ranking; None for other text.
+        trained_queries: The number of those that are trained on.
         held_out_queries: The number of those that are held out.
         mixed: Stage to the rule of the shares of its sources; the shares are in the view of the stage.
     """
 
     sources: list[str] = Field(default_factory=list)
     documents: Number | None = None
+    trained_documents: Number | None = None
     held_out_documents: Number | None = None
     queries: Number | None = None
+    trained_queries: Number | None = None
     held_out_queries: Number | None = None
     tokens: Number | None = None
     report: SourceNotes = Field(default_factory=SourceNotes)

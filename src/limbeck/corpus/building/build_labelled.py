@@ -13,7 +13,7 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus.building.cache_root import cache_root
 from limbeck.corpus.building.corpora import LabelledCorpus
 from limbeck.corpus.building.row_encoding import row_encoding
-from limbeck.corpus.building.splitting import HELD_OUT, Roles, all_trained, rows_with_roles, split_rows
+from limbeck.corpus.building.splitting import HELD_OUT, TRAINED, Roles, all_trained, rows_with_roles, split_rows
 from limbeck.corpus.building.tokenising import WAITING, Amount, tokenise
 from limbeck.corpus.digests import digest_of
 from limbeck.corpus.progress import Progress, waiting_notice
@@ -93,9 +93,12 @@ def build_labelled_corpus(
         held_out_rows = [stored_row.row for stored_row in rows_with_roles(roles) if stored_row.role == HELD_OUT]
         held_out_documents = write_documents(_documents_of(held_out_rows, kind), aside)
 
+        trained_rows = 0
+        for roles_of_file in roles_of_rows.values():
+            trained_rows += int((roles_of_file == TRAINED).sum())
         queries = {}
         if kind.has_queries:
-            queries = _counts_of_queries(row_files(row_folder), held_out_rows)
+            queries = _counts_of_queries(row_files(row_folder), roles_of_rows)
 
         report = SourceReport.from_dict(row_manifest["report"])
         for later_report in (copies.report, split_report, tokens.report):
@@ -106,6 +109,7 @@ def build_labelled_corpus(
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_identity[0]},
             "documents": row_manifest["rows"],
+            "trained_documents": trained_rows,
             **copies.in_manifest,
             "held_out_documents": len(held_out_rows),
             **queries,
@@ -122,16 +126,26 @@ def build_labelled_corpus(
     return LabelledCorpus(folder)
 
 
-def _counts_of_queries(files: Sequence[Path], held_out_rows: Sequence[LabelledRow]) -> dict[str, int]:
+def _counts_of_queries(files: Sequence[Path], roles: Mapping[Path, Roles]) -> dict[str, int]:
     """Return the entries of a manifest that count the queries of a ranking, whose rows are documents of queries.
 
     Args:
         files: The stored rows.
-        held_out_rows: The held-out rows.
+        roles: Roles of these rows, and of the development rows where there are any.
     """
     queries = {stored_row.row.text for stored_row in rows_with_roles(all_trained(files))}
-    held_out_queries = {row.text for row in held_out_rows}
-    return {"queries": len(queries), "held_out_queries": len(held_out_queries)}
+    trained_queries = set()
+    held_out_queries = set()
+    for row, _, role in rows_with_roles(roles):
+        if role == TRAINED:
+            trained_queries.add(row.text)
+        elif role == HELD_OUT:
+            held_out_queries.add(row.text)
+    return {
+        "queries": len(queries),
+        "trained_queries": len(trained_queries),
+        "held_out_queries": len(held_out_queries),
+    }
 
 
 def _tokenizer_identity(tokenizer: Any) -> list[Any]:

@@ -1,0 +1,58 @@
+"""How much text a run has: its page and its card count what is trained on, and what is held out apart from it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from limbeck.core.blocks import Facts
+from limbeck.core.records import Run
+from limbeck.corpus.building.splitting import REPEATED
+from limbeck.report.run import overview
+from limbeck.report.student_card import write_model_card
+
+ROWS = {"documents": 400, "held_out_documents": 40, "tokens": 4704, "views": [{"unit": "row"}]}
+DEVELOPMENT = {"corpus": {"development": ["dev.tsv"]}, "stages": [{}]}
+QUERIES = {"queries": 100, "trained_queries": 60, "held_out_queries": 40, "trained_documents": 360}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "recipe", "on_page", "in_card"),
+    [
+        # Older records have no number of the rows to train on.
+        (
+            ROWS, {}, "360 rows, 4,704 tokens to train on; 40 rows held out",
+            "360 rows, 4,704 tokens to train on.\n40 rows were held out from training.",
+        ),
+        (
+            ROWS | {"trained_documents": 360}, {}, "360 rows, 4,704 tokens to train on; 40 rows held out",
+            "360 rows, 4,704 tokens to train on.\n40 rows were held out from training.",
+        ),
+        (
+            ROWS | {"views": [{"unit": "sentence"}], "held_out_documents": 1}, {},
+            "399 documents, 4,704 tokens to train on; 1 document held out",
+            "399 documents, 4,704 tokens to train on.\n1 document was held out from training.",
+        ),
+        (
+            ROWS | {"report": {"counts": {REPEATED: 3}}}, DEVELOPMENT,
+            "397 rows, 4,704 tokens to train on; 40 development rows",
+            "397 rows, 4,704 tokens to train on.\n40 development rows, which were not trained on.",
+        ),
+        (
+            ROWS | QUERIES, {}, "60 queries (360 pairs), 4,704 tokens to train on; 40 queries (40 pairs) held out",
+            "60 queries (360 pairs), 4,704 tokens to train on.\n40 queries (40 pairs) were held out from training.",
+        ),
+        # A stream has an unknown number of documents.
+        (
+            {"held_out_documents": 20, "views": [{"unit": "document", "streamed": True}]}, {},
+            "20 documents held out", "20 documents were held out from training.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_held_out_is_not_among_what_is_trained_on(tmp_path: Path, corpus, recipe, on_page, in_card):
+    record = Run.read({"corpus": {"sources": ["train.tsv"], **corpus}, "recipe": recipe})
+    run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
+    facts = next(iter(overview(run)))
+    assert isinstance(facts, Facts)
+    assert dict(facts.pairs)["Text"] == f"train.tsv, {on_page}"
+    assert in_card in write_model_card(record, tmp_path).read_text(encoding="utf-8").replace("\n\n", "\n")
