@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from rich.console import Console
 
-from limbeck.core.studies import Costs, Evaluation, EvaluationCell
+from limbeck.core.studies import Costs, EvaluatedModel, Evaluation, EvaluationCell
 from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask
 from limbeck.evaluation.plan.cell import Cell, PlannedCell
 from limbeck.evaluation.plan.planned_model import PlannedModel
@@ -23,7 +23,7 @@ from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
 from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
-from limbeck.report.evaluation_tables import chosen_lines, metrics_table, scores_table
+from limbeck.report.evaluation_tables import chosen_lines, metrics_table, reading_notes, scores_table
 from limbeck.report.names import at_start, metric_name
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
@@ -78,6 +78,16 @@ def test_averages_are_the_papers_and_retention_is_of_the_first_model():
     assert first["retention"] == {}
     kept = {"cola": 100 * 41.8 / 58.9, "average": 100 * 78.15 / 81.5375}
     assert {name: second["retention"][name] for name in kept} == pytest.approx(kept)
+
+
+def test_shares_of_a_teachers_scores_come_with_a_word_on_untrained_students():
+    alone = Evaluation(models=[EvaluatedModel(name="teacher")])
+    assert reading_notes(alone) == []
+    beside_a_teacher = Evaluation(
+        models=[EvaluatedModel(name="teacher"), EvaluatedModel(name="student", retention={"a": 90})]
+    )
+    [note] = reading_notes(beside_a_teacher)
+    assert "limbeck distill --steps 0" in note
 
 
 def test_an_average_over_fewer_tasks_says_so():

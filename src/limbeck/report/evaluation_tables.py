@@ -132,8 +132,17 @@ def units_of_thresholds(summary: studies.Evaluation) -> str:
 
 
 def reading_notes(summary: studies.Evaluation) -> list[str]:
-    """Return the notes on meaningless scores, and on the samples behind the intervals."""
-    return [*only_answer_notes(summary), *interval_note(summary.models)]
+    """Return the notes on meaningless scores, on the samples behind the intervals, and on shares of another's scores."""
+    return [*only_answer_notes(summary), *interval_note(summary.models), *_share_note(summary)]
+
+
+def _share_note(summary: studies.Evaluation) -> Iterator[str]:
+    """Yield the note that a share does not show what a training gave, if the table has shares."""
+    if any(model.retention for model in summary.models):
+        yield (
+            "A student that nobody trained keeps a share of its teacher's scores too. To see what the training gave, "
+            "make such a student with 'limbeck distill --steps 0', and give it to this command as another model."
+        )
 
 
 def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
