@@ -4,6 +4,7 @@ import importlib
 import json
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -17,7 +18,9 @@ from limbeck.core import intervals
 from limbeck.core.paths import RUN_RECORD
 from limbeck.errors import CorpusError, ModelError, PluginError, RecipeError
 from limbeck.evaluation.evaluators import mteb as evaluator_file
+from limbeck.evaluation.evaluators.mteb_model import ModelForMteb
 from limbeck.evaluation.evaluators.mteb_tasks import find_mteb_task, quiet_mteb
+from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -183,6 +186,20 @@ def test_similarity_and_retrieval_have_the_scores_of_limbecks_own_tasks(folder, 
     assert ends[1] == pytest.approx([100 * end for end in intervals.of_correlation(pairs_by_mteb, 30, ranked=True)])
     assert "interval" not in model["columns"]["mteb:retrieval"]
     assert any("no interval, since mteb gives no scores of single rows" in note for note in found.summary["notes"])
+
+
+def test_texts_are_reported_while_they_are_read(folder):
+    reports = []
+    metadata = SimpleNamespace(name="own", type="STS")
+    point = SimilarityPoint(length=64, pooling=None, max_scored_rows=None)
+    model = ModelForMteb(str(folder / "plain"), point, texts=60, report=lambda *now: reports.append(now))
+    for _ in range(2):
+        texts = [{"text": WORDS[:15]}, {"text": WORDS[:15]}]
+        model.encode(texts, task_metadata=metadata, hf_split="test", hf_subset="default", batch_size=10)
+    counts = [0, 10, 20, 30, 30, 40, 50, 60]
+    assert [count.done for _, _, count in reports] == counts
+    assert [share for share, _, _ in reports] == [count / 60 for count in counts]
+    assert reports[1][1] == "10 texts read"
 
 
 def test_finished_cells_are_not_run_again_and_the_tables_say_that_nothing_was_trained(folder, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,9 +18,12 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators import sentence_vectors
 from limbeck.evaluation.evaluators.document_search import Search
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.run.evaluation import run_evaluation
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS
+from limbeck.models import inference
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -122,6 +126,42 @@ def test_a_model_is_loaded_once_for_all_splits_and_the_teacher_once_for_all_stud
     assert found.failed == 0 and len(found.summary["columns"]) == 2
     assert loaded == names
     assert sentence_vectors._load_once.cache_info().currsize == 0, "no model stays on the device"
+
+
+def reports_of_cells(folder, output, student):
+    """The reports of an evaluation of a student and its teacher on a retrieval and on pairs."""
+    reports = []
+    request = EvaluationRequest(
+        models=(str(folder / student),),
+        tasks=f"{folder / 'search.yaml'},{folder / 'pairs.yaml'}",
+        output=output,
+        teacher=str(folder / "teacher"),
+        as_is=True,
+    )
+    run_evaluation(request, lambda *now: reports.append(now))
+    return reports
+
+
+def test_the_share_of_the_text_that_is_read_moves_inside_a_cell(folder, tmp_path, monkeypatch):
+    # 30 queries and 40 documents are 18 batches.
+    monkeypatch.setattr(inference, "encode", partial(inference.encode, batch_size=4))
+    reports = reports_of_cells(folder, tmp_path, "student")
+    shares = [share for share, _, _ in reports]
+    assert shares == sorted(shares) and shares[-1] == 1
+    reading = [report for report in reports if report[1].endswith("of the text")]
+    assert {count.unit for _, _, count in reading} == {"tokens"}
+    of_first_cell = [(share, what) for share, what, _ in reading if what.startswith("cell 1 of 4: ")]
+    assert len({share for share, _ in of_first_cell}) == len(of_first_cell) == 19
+    assert of_first_cell[0][1].endswith(": sentence vectors, 0% of the text")
+    assert of_first_cell[-1][1].endswith(": sentence vectors, 100% of the text")
+    assert any(what.endswith(": search") for _, what, _ in reports)
+    assert not any("of the teacher" in what for _, what, _ in reading), "they are kept from its own cell"
+
+    # The cells of the teacher are finished, so that its vectors are made again in those of the next student.
+    again = reports_of_cells(folder, tmp_path, "narrow")
+    shares = [share for share, _, _ in again]
+    assert shares == sorted(shares) and shares[-1] == 1
+    assert sum("sentence vectors of the teacher" in what for _, what, _ in again) > 15
 
 
 def test_a_models_own_widths_are_scored_of_all_unless_others_are_asked_for(folder, tmp_path):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from limbeck.core import intervals
+from limbeck.core.progress import Report, no_progress
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, score_places
@@ -84,7 +85,7 @@ class Search:
         """Return the metrics of the retrieval by name, each the mean over queries; see `score_queries`."""
         return mean_over_queries(self.score_queries(queries, documents))
 
-    def score_queries(self, queries: Tensor, documents: Tensor) -> NDArray[np.float64]:
+    def score_queries(self, queries: Tensor, documents: Tensor, report: Report = no_progress) -> NDArray[np.float64]:
         """Return the metrics of each query, `[queries, metrics]`, in the order of `RETRIEVAL_METRICS`.
 
         Documents are ranked by the inner products of their vectors with the query's.
@@ -92,11 +93,13 @@ class Search:
         Args:
             queries: Vectors of the queries, `[queries, width]`; of length one where cosines are wanted.
             documents: Vectors of the documents, `[documents, width]`.
+            report: Receives the share of the queries that are scored.
         """
         # A query without relevant documents keeps its zeros.
         scores = np.zeros((len(self.queries), len(RETRIEVAL_METRICS)))
         queries_at_once = max(1, _PRODUCTS_AT_ONCE // len(documents))
         for query_numbers in torch.arange(len(queries)).split(queries_at_once):
+            report(int(query_numbers[0]) / len(queries), "search")
             products: NDArray[np.float32] = (queries[query_numbers] @ documents.T).numpy()  # [queries, documents]
             for number, products_of_query in zip(query_numbers.tolist(), products, strict=True):
                 if number in self.own_documents:

@@ -86,6 +86,13 @@ class ModelForMteb:
             texts += batch["text"]
         reader = self._reader(prompt_type)
         role = _role_of_prompt(reader.pooling.prompts, task_metadata, prompt_type)
+
+        def report_batch(share: float, what: str, count: Count | None = None, /) -> None:
+            """Report the texts that are read, those of earlier calls with them."""
+            texts_done = self._texts_done + round(share * len(texts))
+            share_of_all = min(texts_done / max(self._texts, 1), 1.0)
+            self._report(share_of_all, f"{texts_done:,} texts read", Count(texts_done, "texts"))
+
         vectors = inference.encode(
             reader.model,
             reader.tokenizer,
@@ -95,12 +102,10 @@ class ModelForMteb:
             max_length=reader.length,
             batch_size=options.get("batch_size", _BATCH),
             normalize=False,
+            report=report_batch,
         )
         check_finite(self._name, vectors)
-
         self._texts_done += len(texts)
-        share = min(self._texts_done / max(self._texts, 1), 1.0)
-        self._report(share, f"{self._texts_done:,} texts read", Count(self._texts_done, "texts"))
         return vectors.numpy()
 
     def similarity(self, first: Any, second: Any) -> torch.Tensor:

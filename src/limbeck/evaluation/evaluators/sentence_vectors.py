@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from limbeck.core.devices import choose_device
 from limbeck.core.kinds import kind_of
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError
 from limbeck.evaluation.plan.planned_model import fingerprint_of, readers_of
 from limbeck.models import families, heads, inference, loading
@@ -149,7 +150,13 @@ def _thinned(vectors: Tensor) -> Tensor:
 
 
 def read_texts(
-    name: str, first: Sequence[str], second: Sequence[str], reading: TextReading, *, keep_for: str | None = None
+    name: str,
+    first: Sequence[str],
+    second: Sequence[str],
+    reading: TextReading,
+    *,
+    keep_for: str | None = None,
+    report: Report = no_progress,
 ) -> VectorPairs:
     """Return a model's vectors of two lists of texts. The model stays loaded until `forget_models`.
 
@@ -160,20 +167,34 @@ def read_texts(
         reading: How they are read.
         keep_for: A task, for which the vectors are kept until those of another task are: the same call then returns
             them again. None keeps nothing.
+        report: Receives the share of the text that is read.
 
     Raises:
         ModelError: for vectors that are not finite numbers.
     """
-    # A folder may get other weights, and another length, between two calls of one process.
-    lengths = [str(vectors_of(place, reading.pooling).max_length) for place in readers_of(name)]
-    content = " ".join([fingerprint_of(name), *lengths])
+    content = _content_of(name, reading)
     if keep_for is None:
-        return _read_texts(name, content, first, second, reading)
+        return _read_texts(name, content, first, second, reading, report)
     vectors_by_reading = _kept_vectors(keep_for)
     key = (name, content, tuple(first), tuple(second), reading)
     if key not in vectors_by_reading:
-        vectors_by_reading[key] = _read_texts(name, content, first, second, reading)
+        vectors_by_reading[key] = _read_texts(name, content, first, second, reading, report)
     return vectors_by_reading[key]
+
+
+def are_kept(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading, keep_for: str) -> bool:
+    """Return whether `read_texts` with the same arguments has kept the vectors, so that it reads nothing."""
+    key = (name, _content_of(name, reading), tuple(first), tuple(second), reading)
+    return key in _kept_vectors(keep_for)
+
+
+def _content_of(name: str, reading: TextReading) -> str:
+    """Return the fingerprint and the lengths of a folder.
+
+    A folder may get other weights, and another length, between two calls of one process.
+    """
+    lengths = [str(vectors_of(place, reading.pooling).max_length) for place in readers_of(name)]
+    return " ".join([fingerprint_of(name), *lengths])
 
 
 @lru_cache(maxsize=1)  # The vectors of only one task are in memory.
@@ -183,20 +204,23 @@ def _kept_vectors(task: str) -> dict[Any, VectorPairs]:
 
 
 def _read_texts(
-    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading
+    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading, report: Report
 ) -> VectorPairs:
     """Read texts; the arguments are those of `read_texts`, with the fingerprint and the lengths of the folder."""
     queries, documents = readers_of(name)
     if queries == documents:
-        return _read_by_one_model(name, content, first, second, reading)
+        return _read_by_one_model(name, content, first, second, reading, report)
+    share_of_first = len(first) / max(len(first) + len(second), 1)
+    report_first = part_of(report, 0.0, share_of_first)
+    report_second = part_of(report, share_of_first, 1.0)
     return VectorPairs(
-        first=_read_by_one_model(queries, content, first, (), reading).first,
-        second=_read_by_one_model(documents, content, (), second, reading).second,
+        first=_read_by_one_model(queries, content, first, (), reading, report_first).first,
+        second=_read_by_one_model(documents, content, (), second, reading, report_second).second,
     )
 
 
 def _read_by_one_model(
-    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading
+    name: str, content: str, first: Sequence[str], second: Sequence[str], reading: TextReading, report: Report
 ) -> VectorPairs:
     """Read both lists of texts by a model that is no router."""
     reader = _load_once(name, content, reading.pooling, reading.length)
@@ -209,6 +233,7 @@ def _read_by_one_model(
         pooling=SentenceHead(reader.pooling),
         max_length=reader.length,
         normalize=reading.normalize,
+        report=report,
     )
     check_finite(name, first_vectors, second_vectors)
     return VectorPairs(first_vectors, second_vectors)

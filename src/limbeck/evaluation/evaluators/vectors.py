@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.document_search import Search, intervals_over_queries, mean_over_queries
@@ -33,6 +34,7 @@ from limbeck.evaluation.evaluators.sentence_vectors import (
     FOLLOWED_SIMILARITIES,
     TextReading,
     VectorPairs,
+    are_kept,
     forget_models,
     longest_text,
     read_texts,
@@ -54,6 +56,8 @@ from limbeck.models.sentences import SentencePooling
 
 AGREEMENT = "agreement"
 """Name of a score of students: Spearman's correlation of their cosines with their teacher's."""
+_ALL_READ = 0.9
+"""Share of a retrieval that is done when all texts are read, a guess; the rest is the search."""
 
 
 @register_as_evaluator()
@@ -94,7 +98,7 @@ class ByVectors(Evaluator):
         # Each model is loaded once for all splits of the cell.
         try:
             with quiet_and_explain_oom():
-                scored = score_vectors(ready.cell, prepared)
+                scored = score_vectors(ready.cell, prepared, report)
         finally:
             forget_models()
         # Splits of variants (`test@256`) have the same rows as their split, which is counted once.
@@ -257,7 +261,7 @@ def _further_widths(
     return narrower, notes
 
 
-def score_vectors(cell: Cell, prepared: PreparedTask) -> CellResult:
+def score_vectors(cell: Cell, prepared: PreparedTask, report: Report = no_progress) -> CellResult:
     """Score a model on a task of sentence vectors.
 
     A *variant* is a way to score the vectors: whole, cut to fewer components, or asymmetric, which means that the
@@ -266,6 +270,7 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> CellResult:
     Args:
         cell: The cell.
         prepared: The rows of its task.
+        report: Receives the progress.
 
     Returns:
         Scores and their intervals: metric to value, by split for whole vectors, and by `{split}{variant}`
@@ -279,14 +284,19 @@ def score_vectors(cell: Cell, prepared: PreparedTask) -> CellResult:
     """
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}
+    row_count = sum(len(prepared.rows[split]) for split in prepared.task.scored)
+    rows_done = 0
     for split in prepared.task.scored:
-        scored = _score_split(cell, prepared.task, split, prepared.rows[split])
+        rows = prepared.rows[split]
+        report_split = part_of(report, rows_done / row_count, (rows_done + len(rows)) / row_count)
+        scored = _score_split(cell, prepared.task, split, rows, report_split)
+        rows_done += len(rows)
         scores |= scored.scores
         intervals |= scored.intervals or {}
     return CellResult(scores, intervals=intervals or None)
 
 
-def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]) -> CellResult:
+def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow], report: Report) -> CellResult:
     """Return the scores of a split and of its variants, with their intervals; see `score_vectors`."""
     point = _point_of(cell)
     has_queries = KINDS[task.kind].has_queries
@@ -307,21 +317,43 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
     # The teacher is one of the evaluated models. Its vectors are kept for the cells of all of its students; in its own
     # cell there is nothing to compare it with.
     is_teacher = point.teacher == cell.model
-    student = read_texts(cell.model, first, second, reading, keep_for=cell.task if is_teacher else None)
+    all_read = 1.0 if search is None else _ALL_READ
+    student_read = all_read
+    teacher_reading = reading._replace(length=point.teacher_length or point.length)
+    if point.teacher is not None and not is_teacher:
+        is_teacher_kept = are_kept(point.teacher, first, second, teacher_reading, cell.task)
+        student_read = all_read if is_teacher_kept else all_read / 2
+
+    student = read_texts(
+        cell.model,
+        first,
+        second,
+        reading,
+        keep_for=cell.task if is_teacher else None,
+        report=_report_text(part_of(report, 0.0, student_read), "sentence vectors"),
+    )
     teacher = None
     if point.teacher is not None and not is_teacher:
-        teacher_reading = reading._replace(length=point.teacher_length or point.length)
-        teacher = read_texts(point.teacher, first, second, teacher_reading, keep_for=cell.task)
+        teacher = read_texts(
+            point.teacher,
+            first,
+            second,
+            teacher_reading,
+            keep_for=cell.task,
+            report=_report_text(part_of(report, student_read, all_read), "sentence vectors of the teacher"),
+        )
 
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}
-    for variant in point.variants:
+    report_search = part_of(report, all_read, 1.0)
+    for number, variant in enumerate(point.variants):
+        report_variant = part_of(report_search, number / len(point.variants), (number + 1) / len(point.variants))
         vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
         if search is None:
             figures = score(task, split, rows, vectors.cosines().tolist())
             interval_of_metric = intervals_of(figures, task, rows, predictions=())
         else:
-            scores_of_queries = search.score_queries(vectors.first, vectors.second)
+            scores_of_queries = search.score_queries(vectors.first, vectors.second, report_variant)
             all_figures = mean_over_queries(scores_of_queries)
             figures = {metric: all_figures[metric] for metric in task.metrics}
             interval_of_metric = intervals_over_queries(scores_of_queries, task.metrics)
@@ -335,6 +367,20 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
                 figures[AGREEMENT] = agreement
         scores[f"{split}{variant}"] = figures
     return CellResult(scores, intervals=intervals or None)
+
+
+def _report_text(report: Report, what: str) -> Report:
+    """Return a report of a model that reads texts, which puts the share of the text that is read into the words.
+
+    Args:
+        report: Receives the progress.
+        what: What the model makes of the texts.
+    """
+
+    def report_share(share: float, _: str, count: Count | None = None, /) -> None:
+        report(share, f"{what}, {share:.0%} of the text", count)
+
+    return report_share
 
 
 def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
