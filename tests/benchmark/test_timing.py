@@ -1,6 +1,7 @@
 """Turns, spread, devices, the ceiling and the peak: what is measured, not how long it takes."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -11,8 +12,9 @@ from limbeck.benchmark.loss import measure_peak
 from limbeck.benchmark.loss_case import LossCase
 from limbeck.benchmark.peak_memory import Peak, peak_of, watch_peak
 from limbeck.benchmark.peak_rates import measure_ceiling
+from limbeck.core import timing
 from limbeck.core.devices import choose_device
-from limbeck.core.timing import FEWEST_ROUNDS, speedup, stopwatch, summarise, take_turns
+from limbeck.core.timing import FEWEST_ROUNDS, TooSlowError, speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
 
 
@@ -50,6 +52,21 @@ def test_rounds_that_take_longer_than_the_time_are_equal_shares_with_those_of_th
     take_turns({"a": lambda: 0}, seconds=0, warmup=3, fewest=5, tell=lambda *now: reports.append(now))
     assert [share for share, _ in reports] == [done / 8 for done in range(9)]
     assert [rounds for _, rounds in reports] == [0, 0, 0, 0, 1, 2, 3, 4, 5]
+
+
+def test_rounds_that_would_take_too_long_end_with_the_first_of_the_warm_up(monkeypatch):
+    clock = SimpleNamespace(now=0.0, runs=0)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
+
+    def run():
+        clock.now += 10.0
+        clock.runs += 1
+
+    variants = {"a": run, "b": run}
+    with pytest.raises(TooSlowError) as error:
+        take_turns(variants, seconds=6, warmup=2, fewest=5, most_seconds=99)
+    assert (error.value.seconds, clock.runs) == (100, 2)
+    assert len(take_turns(variants, seconds=6, warmup=2, fewest=5, most_seconds=100)["a"]) == 5
 
 
 def test_spread_and_speedup_by_hand():

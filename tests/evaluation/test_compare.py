@@ -8,7 +8,7 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 from limbeck.core.records import RunEvaluation
-from limbeck.evaluation import Amounts, Side, compare_models, encode
+from limbeck.evaluation import Amounts, Side, compare_models, encode, latency
 from limbeck.evaluation.passages import build_passage_pairs
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
@@ -76,6 +76,17 @@ def test_progress_grows_from_part_to_part_and_is_counted():
     # Teacher and student, vectors of sentences and of the retrieval: each to its end.
     assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.2, 0.27, 0.5, 0.57))
     assert told[-1][1].startswith("latency, ")
+
+
+def test_a_batch_size_that_is_too_slow_is_left_out_with_the_way_to_measure_it(monkeypatch):
+    monkeypatch.setattr(latency, "_ALLOWED_SECONDS", 0.0)
+    monkeypatch.setattr(latency, "_MOST_TIMES", 1e-9)
+    found = compare(tiny_bert(1), tiny_bert(1), None)
+    assert [batch.batch_size for batch in found.latency.batches] == [1]
+    [(name, reason)] = found.unavailable.items()
+    assert name == "latency with a batch of 32"
+    assert reason.startswith("5 passes of each model would have taken about 0 s here; to measure it, raise evaluation")
+    assert latency.least_limit(190.0) >= 190.0
 
 
 def test_queries_of_the_student_in_the_teachers_documents():

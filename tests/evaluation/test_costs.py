@@ -9,7 +9,7 @@ from transformers import AlbertConfig, AlbertModel, BertConfig, BertForMaskedLM,
 
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import ModelError
-from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
+from limbeck.evaluation import count_parameters, latency, measure_latency, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.costs import find_blocks, work_ratio
 from limbeck.evaluation.latency import _BlockClock
 from limbeck.models.inference import longest_input
@@ -117,6 +117,17 @@ def test_latency_of_every_family_leaves_no_hooks(family):
     assert found.batches[0].teacher_transformer.median_ms > 0
     assert model.training and next(model.parameters()).dtype == torch.float32
     assert not any(block._forward_hooks or block._forward_pre_hooks for block in find_blocks(model))
+
+
+def test_a_slow_batch_size_behind_the_first_is_left_out_where_the_caller_allows_it(monkeypatch):
+    monkeypatch.setattr(latency, "_ALLOWED_SECONDS", 0.0)
+    options = {"batch_sizes": (1, 3), "length": 8, "seconds": 0.0}
+    left_out: dict[int, float] = {}
+    found = measure_latency(tiny_bert(1), tiny_bert(1), **options, left_out=left_out)
+    assert [batch.batch_size for batch in found.batches] == [1]
+    assert list(left_out) == [3] and left_out[3] > 0
+    found = measure_latency(tiny_bert(1), tiny_bert(1), **options)
+    assert [batch.batch_size for batch in found.batches] == [1, 3]
 
 
 def test_a_model_without_blocks_is_refused():

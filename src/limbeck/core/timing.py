@@ -36,6 +36,18 @@ _MOST_BEYOND_SHAPES_IF_BUSY = 1.1
 """The same factor where times spread widely, since another program may have slowed down one model more often."""
 
 
+class TooSlowError(Exception):
+    """Rounds that would take longer than the caller of `take_turns` allows.
+
+    Attributes:
+        seconds: The time that the fewest rounds would take, by the first one of the warm-up.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the rounds would take {seconds:.0f} s")
+        self.seconds = seconds
+
+
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
     """Return a callable that runs `run` once and returns its seconds, the device's work included."""
 
@@ -65,6 +77,7 @@ def take_turns(
     warmup: int = 1,
     fewest: int = FEWEST_ROUNDS,
     most: int = MOST_ROUNDS,
+    most_seconds: float | None = None,
     tell: Tell | None = None,
 ) -> dict[str, list[T]]:
     """Run variants alternately (A B, B A, A B …), so that other load of the machine falls on all alike.
@@ -75,10 +88,14 @@ def take_turns(
         warmup: Rounds that are not counted.
         fewest: Least number of counted rounds.
         most: Greatest number of counted rounds.
+        most_seconds: The longest time that the fewest rounds may take; None for any.
         tell: Receives the progress, from the beginning on. Rounds of the warm-up are part of the share alone.
 
     Returns:
         The results of each variant, round by round: the entries at one place are of neighbouring runs.
+
+    Raises:
+        TooSlowError: if the first round of the warm-up shows that the fewest rounds would take longer than that.
     """
     start = time.perf_counter()
 
@@ -97,6 +114,10 @@ def take_turns(
     for warmup_round in range(warmup):
         for run in variants.values():
             run()
+        expected_seconds = fewest * (time.perf_counter() - start)
+        is_first = warmup_round == 0
+        if is_first and most_seconds is not None and expected_seconds > most_seconds:
+            raise TooSlowError(expected_seconds)
         report_rounds(warmup_round + 1, 0)
     results: dict[str, list[T]] = {name: [] for name in variants}
     for turn in range(most):

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
+from limbeck.core.blocks import duration
+from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
-from limbeck.evaluation.latency import measure_latency
+from limbeck.evaluation.latency import least_limit, measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
@@ -212,6 +214,7 @@ def compare_models(
             search = passages.build_search_pairs(texts, amounts.retrieval_pairs, seed=seed)
             _measure_retrieval(evaluation, cuts, sides, search, widths, report, asymmetric=asymmetric)
     if amounts.latency_seconds > 0:
+        left_out: dict[int, float] = {}
         with _measuring(evaluation, "latency"):
             evaluation.latency = measure_latency(
                 teacher.timed_model(),
@@ -221,7 +224,13 @@ def compare_models(
                 seconds=amounts.latency_seconds,
                 dtype=teacher.dtype or torch.float32,
                 seed=seed,
+                left_out=left_out,
                 report=progress.part_of(report, *_LATENCY),
+            )
+        for batch_size, seconds in left_out.items():
+            evaluation.unavailable[f"latency with a batch of {batch_size}"] = (
+                f"{FEWEST_ROUNDS} passes of each model would have taken about {duration(seconds)} here; to measure it, "
+                f"raise evaluation.latency_seconds to {least_limit(seconds)} or more."
             )
     if cuts:
         evaluation.cut = list(cuts.values())

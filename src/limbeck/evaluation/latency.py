@@ -22,10 +22,24 @@ from torch import Tensor, nn
 from limbeck.core.devices import synchronise
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
-from limbeck.core.timing import FEWEST_ROUNDS, MOST_ROUNDS, Tell, speedup, summarise, take_turns, tell_rounds
+from limbeck.core.timing import (
+    FEWEST_ROUNDS,
+    MOST_ROUNDS,
+    Tell,
+    TooSlowError,
+    speedup,
+    summarise,
+    take_turns,
+    tell_rounds,
+)
 from limbeck.evaluation.costs import find_blocks, work_ratio
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import device_of, encoder_of, longest_input
+
+_MOST_TIMES = 5
+"""How many times the time for all batch sizes the fewest rounds of one of them may take, unless it is the first."""
+_ALLOWED_SECONDS = 60.0
+"""Seconds that they may take in any case."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ def time_passes(
     warmup: int = 2,
     fewest: int = FEWEST_ROUNDS,
     most: int = MOST_ROUNDS,
+    most_seconds: float | None = None,
     blocks: Mapping[str, nn.ModuleList] | None = None,
     tell: Tell | None = None,
 ) -> dict[str, list[PassTime]]:
@@ -71,11 +86,15 @@ def time_passes(
         warmup: Passes of each model that are not counted.
         fewest: Least number of counted passes of each model.
         most: Greatest number of counted passes of each model.
+        most_seconds: The longest time that the fewest rounds may take; None for any.
         blocks: Name of a model to its Transformer blocks, whose part of a pass is timed too.
         tell: Receives the progress.
 
     Returns:
         Name to the counted passes of the model. The passes with the same index in two lists are of the same round.
+
+    Raises:
+        TooSlowError: for rounds that would take longer than that.
     """
     inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     runs: dict[str, Callable[[], PassTime]] = {}
@@ -85,7 +104,15 @@ def time_passes(
             if blocks is not None:
                 stack.enter_context(clock.watching(blocks[name]))
             runs[name] = partial(_time_pass, partial(model, **inputs), clock, input_ids.device)
-        return take_turns(runs, seconds=seconds, warmup=warmup, fewest=fewest, most=most, tell=tell)
+        return take_turns(
+            runs,
+            seconds=seconds,
+            warmup=warmup,
+            fewest=fewest,
+            most=most,
+            most_seconds=most_seconds,
+            tell=tell,
+        )
 
 
 def measure_latency(
@@ -98,6 +125,7 @@ def measure_latency(
     dtype: torch.dtype = torch.float32,
     warmup: int = 2,
     seed: int = 0,
+    left_out: dict[int, float] | None = None,
     report: Report = no_progress,
 ) -> Latency:
     """Time teacher and student alternately.
@@ -112,6 +140,9 @@ def measure_latency(
         dtype: Type of weights and activations. A model of another type is copied, and not changed in place.
         warmup: Passes of each model at each batch size that are not counted.
         seed: Seed of the token ids, which both models share.
+        left_out: Receives, in place, each batch size that is left out, with the seconds that its rounds would have
+            taken: one behind the first whose rounds would take more than a minute, and more than five times `seconds`.
+            None measures all batch sizes.
         report: Receives the progress.
     """
     for model in (teacher, student):
@@ -139,14 +170,23 @@ def measure_latency(
             batch_sizes_left = len(batch_sizes) - index
             report_batch = part_of(report, index / len(batch_sizes), (index + 1) / len(batch_sizes))
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
-            passes = time_passes(
-                {"teacher": timed_teacher, "student": timed_student},
-                input_ids.to(device),
-                seconds=seconds_left / batch_sizes_left,
-                warmup=warmup,
-                blocks=blocks,
-                tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
-            )
+            most_seconds = None
+            if left_out is not None and index > 0:
+                most_seconds = max(_MOST_TIMES * seconds, _ALLOWED_SECONDS)
+            try:
+                passes = time_passes(
+                    {"teacher": timed_teacher, "student": timed_student},
+                    input_ids.to(device),
+                    seconds=seconds_left / batch_sizes_left,
+                    warmup=warmup,
+                    most_seconds=most_seconds,
+                    blocks=blocks,
+                    tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
+                )
+            except TooSlowError as error:
+                assert left_out is not None
+                left_out[batch_size] = error.seconds
+                continue
             batches.append(_summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio))
     return Latency(
         batches=batches,
@@ -155,6 +195,11 @@ def measure_latency(
         device=_device_name(device),
         threads=torch.get_num_threads(),
     )
+
+
+def least_limit(seconds: float) -> int:
+    """Return the least whole `seconds` of `measure_latency` by which rounds that take this long are measured."""
+    return math.ceil(seconds / _MOST_TIMES)
 
 
 class _BlockClock:

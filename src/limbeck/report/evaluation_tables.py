@@ -132,7 +132,7 @@ def units_of_thresholds(summary: studies.Evaluation) -> str:
 
 
 def reading_notes(summary: studies.Evaluation) -> list[str]:
-    """Return the notes on meaningless scores, on the samples behind the intervals, and on shares of another's scores."""
+    """Return the notes on meaningless scores, the samples behind the intervals, and shares of another's scores."""
     return [*only_answer_notes(summary), *interval_note(summary.models), *_share_note(summary)]
 
 
