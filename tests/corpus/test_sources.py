@@ -266,6 +266,15 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         read("some/data")
 
 
+def test_a_report_shows_two_different_examples():
+    first, second = SourceReport(), SourceReport()
+    for where in ("'who is it?'", "'who is it?'", "'who was it?'"):
+        first.note("row cut", where)
+        second.note("row cut", where)
+    second.merge(first)
+    assert second.lines() == ["6 x row cut (such as 'who is it?', 'who was it?')"]
+
+
 def test_report_keeps_few_examples_and_merges():
     first, second = SourceReport(), SourceReport()
     for number in range(9):

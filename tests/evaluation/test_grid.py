@@ -14,7 +14,7 @@ from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.results.averages import average
 from limbeck.evaluation.results.choices import choose
-from limbeck.evaluation.results.notes import gather_notes
+from limbeck.evaluation.results.notes import gather_notes, without_sizes_of_draws
 from limbeck.evaluation.results.predictions import save_predictions
 from limbeck.evaluation.results.submissions import folder_names, write_submissions
 from limbeck.evaluation.run.output_folder import prepare_folder
@@ -90,6 +90,15 @@ def test_a_line_for_each_kind():
 def test_splits_with_other_numbers_of_rows_have_lines_of_their_own():
     notes = ["reviews train: 1,000 rows", "reviews validation: 300 rows", "moods train: 1,000 rows"]
     assert gather_notes(notes) == ["reviews train: 1,000 rows; likewise moods train", "reviews validation: 300 rows"]
+
+
+def test_the_size_of_a_split_is_told_once_where_rows_are_drawn():
+    draws = ["chunk train: 400 of 800 rows, drawn", "questions test: 6 of 80 queries, drawn"]
+    sizes = ["chunk train: 800 rows", "questions test: 80 queries (400 pairs)"]
+    others = ["chunk test: 800 rows", "chunk train: 2 x row without a word", "mine: 3 of 80 rows"]
+    assert without_sizes_of_draws([*sizes, *others, *draws]) == [*others, *draws]
+    published = "MRPC train: 100 rows (the published set has 3,668)"
+    assert without_sizes_of_draws([published, "MRPC train: 40 of 100 rows, drawn"])[0] == published
 
 
 def test_many_subjects_are_counted_and_a_single_note_stays_as_it_is():

@@ -47,7 +47,7 @@ def test_guessers_are_those_that_everyone_knows(metric, kind, guesser):
 
 def test_a_reranker_stands_beside_a_random_order():
     table = comparison_markdown({"development": [RANKED]})
-    assert "| nDCG@10 on d40.jsonl | 0.798 | 0.676 | 84.7 % kept; 95 %: score 0.600 to 0.750 |" in table
+    assert "| nDCG@10 on d40.jsonl | 0.798 | 0.676 | 84.7 % kept; score 0.600 to 0.750 (95 %) |" in table
     assert "| ↳ random order | – | 0.551 |" in table and "| ↳ random order | – | 0.408 |" in table
     assert "Scored on the 40 queries (240 pairs) of d40.jsonl, without fine-tuning (few, so" in table
     assert "scores over development queries." in table

@@ -28,7 +28,7 @@ def test_a_measure_that_tells_has_a_share_and_the_start_beside_it():
     assert cells(values)["Passage retrieval MRR@10"][1:] == (
         "0.800",
         "0.600",
-        "75.0 % kept; 95 %: score 0.580 to 0.620",
+        "75.0 % kept; score 0.580 to 0.620 (95 %)",
     )
     starts = [row.student for row in comparison_rows(values) if row.label == "untrained start"]
     assert starts == [0.3, 0.4, 0.4, 0.4, 0.4]
@@ -66,7 +66,7 @@ def test_an_agreement_of_few_documents_is_in_the_table_alone(copied, page_of):
     values = evaluation(teacher=0.95, documents=FEWEST_DOCUMENTS - 1)
     text = comparison_markdown(values)
     assert "| Agreement, far to near (Spearman) | – | 0.700 | too few documents |" in text
-    assert "The sentences are from 4 documents. Fewer than 5 are too few for a 95 % interval, and to show" in text
+    assert "from 4 held-out documents. " in text and "Fewer than 5 documents are too few for a 95 % interval" in text
     assert "Agreement" not in comparison_markdown(values, reliable_only=True)
     assert list(held_out_results(RunEvaluation.read(values), "x")) == []
     [part] = page_of(copied(edit={"evaluation": values})).parts
@@ -117,6 +117,18 @@ FEW_PAIRS = "Only 13 (sentence, passage) pairs can be made from 1 held-out docum
 def test_a_run_that_cannot_be_judged_says_by_which_number(copied, page_of, values, reasons):
     [part] = page_of(copied(edit={"evaluation": values}), render=False).parts
     assert part.facts[1:] == (" ".join(["Its quality cannot be judged yet.", *reasons]),)
+
+
+@pytest.mark.parametrize(("held_out", "documents"), [
+    (23, "16 of 23 held-out documents"),
+    (16, "16 held-out documents"),
+    (None, "16 held-out documents"),
+])  # fmt: skip
+def test_the_note_on_an_agreement_says_how_its_counts_belong_together(held_out, documents):
+    values = evaluation(sentences=300, documents=16)
+    values["settings"] = {"held_out_documents": held_out}
+    values["agreement"]["pairs"] = 1500
+    assert f"on 1,500 pairs of 300 sentences from {documents}. It is" in comparison_markdown(values)
 
 
 def test_a_figure_of_too_few_sentences_says_so_beside_it():
@@ -231,8 +243,8 @@ def test_a_share_needs_a_teacher_above_chance_and_an_interval(teacher, interval,
 
 @pytest.mark.parametrize(("student", "change"), [
     (0.519, "95 %: 0.480 to 0.551"),
-    (0.488, "100.0 % kept; 95 %: score 0.480 to 0.551"),
-    (0.449, "92.0 % kept; 95 %: score 0.480 to 0.551"),
+    (0.488, "100.0 % kept; score 0.480 to 0.551 (95 %)"),
+    (0.449, "92.0 % kept; score 0.480 to 0.551 (95 %)"),
 ])  # fmt: skip
 def test_a_student_that_is_better_than_its_teacher_keeps_no_share(student, change):
     scores = {"task": "t", "rows": 300, "teacher": {"f1": 0.488}, "student": {"f1": student}}

@@ -37,7 +37,7 @@ class SourceReport:
     muted: bool = False
 
     def note(self, problem: str, where: str, count: int = 1) -> None:
-        """Count cases of a problem, and keep their place as an example if there are few yet.
+        """Count cases of a problem, and keep their place as an example if it is a new one and there are few yet.
 
         Args:
             problem: What is wrong, as a noun phrase.
@@ -48,15 +48,16 @@ class SourceReport:
             return
         self.counts[problem] = self.counts.get(problem, 0) + count
         places = self.examples.setdefault(problem, [])
-        if len(places) < EXAMPLES_PER_PROBLEM:
-            places.append(safe_name(where))
+        place = safe_name(where)
+        if len(places) < EXAMPLES_PER_PROBLEM and place not in places:
+            places.append(place)
 
     def merge(self, other: SourceReport) -> None:
         """Add the cases of another report to this one."""
         for problem, count in other.counts.items():
             self.counts[problem] = self.counts.get(problem, 0) + count
             places = self.examples.setdefault(problem, []) + other.examples.get(problem, [])
-            self.examples[problem] = places[:EXAMPLES_PER_PROBLEM]
+            self.examples[problem] = list(dict.fromkeys(places))[:EXAMPLES_PER_PROBLEM]
 
     def lines(self) -> list[str]:
         """Return one readable line per problem, the most frequent first; empty when all was well."""

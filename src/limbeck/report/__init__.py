@@ -10,7 +10,7 @@ The modules by subject:
   `page`, which asks `sections` for what is on it, then `rendering` and `pictures`.
 - Sections of a run: `run`, `run_quality`, `run_warnings`, `development`, `runs_beside`; of other folders:
   `comparison_sections`, `evaluation_sections`, `search_sections`, `inspection_sections`. They share `statuses`,
-  `warning_notes`, `provenance`, `layers`, `languages` and `text_notes`.
+  `warning_notes`, `provenance`, `layers`, `languages`, `text_notes` and `text_size`.
 - Figures: `plots` declares plots, and `point_names` places names on them; `figures`, `curves` and `inspection_figures`
   make figures of them.
 - Teacher beside student (`comparison_…`): `quality`, `quality_notes`, `scored_rows`, `reliable`.

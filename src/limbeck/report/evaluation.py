@@ -64,7 +64,7 @@ def _score_blocks(record: studies.Evaluation) -> list[Block]:
     # Of the notes on single models and tasks, one line of each kind.
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
-        notes.append(f"All {len(record.notes)} notes are in the saved table.")
+        notes.append(f"Of similar notes, the first is shown in full. The saved table has all {len(record.notes)}.")
     return [*blocks, Notes(tuple(notes))]
 
 

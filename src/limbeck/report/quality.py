@@ -163,8 +163,10 @@ class Row:
         if self.interval is not None:
             low, high = self.interval
             # Beside a share, the ends could be taken for those of the share.
-            figure = "" if share is None else "score "
-            parts.append(f"95 %: {figure}{low:.3f} to {high:.3f}")
+            if share is None:
+                parts.append(f"95 %: {low:.3f} to {high:.3f}")
+            else:
+                parts.append(f"score {low:.3f} to {high:.3f} (95 %)")
         return "; ".join(parts)
 
 

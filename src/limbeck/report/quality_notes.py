@@ -118,7 +118,7 @@ def _has_doubtful_speedup(batch: BatchLatency) -> bool:
 def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures of held-out text and held-out rows."""
     if evaluation.agreement is not None:
-        yield _agreement_note(evaluation.agreement)
+        yield _agreement_note(evaluation.agreement, held_out=evaluation.settings.held_out_documents)
     task = evaluation.task
     if task is not None and task.rows is not None:
         note = f"Task: {counted_rows(task.rows, task.queries)} held out from the training files of stage '{task.stage}'"
@@ -139,13 +139,22 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     yield from _start_notes(evaluation)
 
 
-def _agreement_note(agreement: Agreement) -> str:
-    """Return the note on the pairs of an agreement."""
+def _agreement_note(agreement: Agreement, held_out: float | None) -> str:
+    """Return the note on the pairs of an agreement.
+
+    Args:
+        agreement: The agreement.
+        held_out: Number of held-out documents; None where it is not known.
+    """
     pairs = counted(agreement.pairs or 0, "pair")
     # Earlier versions, whose records name no measure, chose the pairs in another way.
     if agreement.measure is None:
         return f"Agreement: rank correlation with the teacher's similarities on {pairs} of held-out sentences."
-    sentences = counted(agreement.sentences or 0, "held-out sentence")
+    # Short or repeated documents have no sentence of their own, so that the sentences may be from some of them only.
+    documents = counted(agreement.documents or 0, "held-out document")
+    if held_out is not None and agreement.documents is not None and agreement.documents < held_out:
+        documents = f"{agreement.documents:,.0f} of {counted(held_out, 'held-out document')}"
+    sentences = f"{counted(agreement.sentences or 0, 'sentence')} from {documents}"
     note = (
         f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}. It is the mean of "
         "five correlations, one for each range of similarity from far pairs to near ones."
@@ -157,9 +166,8 @@ def _agreement_note(agreement: Agreement) -> str:
         )
     if not has_enough_documents(agreement):
         note += (
-            f" The sentences are from {counted(agreement.documents or 0, 'document')}. Fewer than {FEWEST_DOCUMENTS} "
-            "are too few for a 95 % interval, and to show the figure in the model card; hold out more documents "
-            "(corpus.held_out)."
+            f" Fewer than {FEWEST_DOCUMENTS} documents are too few for a 95 % interval, and to show the figure in the "
+            "model card; hold out more documents (corpus.held_out)."
         )
     return note
 

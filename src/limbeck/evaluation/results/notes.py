@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from limbeck.core.blocks import counted
 from limbeck.evaluation.tasks.loading import without_missing_files
-from limbeck.evaluation.tasks.registry import PUBLISHED
+from limbeck.evaluation.tasks.registry import DRAWN, PUBLISHED
 
 _SHOWN_SUBJECTS = 3
 _DETAILS = re.compile(r": | \(")
@@ -34,6 +34,30 @@ def gather_notes(notes: Iterable[str]) -> list[str]:
     for first, *others in notes_by_pattern.values():
         lines.append(first + _likewise(others))
     return lines
+
+
+def without_sizes_of_draws(notes: Iterable[str]) -> list[str]:
+    """Return notes without those on the size of a split of which another note says how many rows were drawn.
+
+    Args:
+        notes: Notes such as `mine train: 800 rows`, and `mine train: 400 of 800 rows, drawn`.
+    """
+    notes = list(notes)
+    sizes = set()
+    for note in notes:
+        subject, _, text = note.partition(": ")
+        _, of, size = text.removesuffix(f", {DRAWN}").partition(" of ")
+        if text.endswith(f", {DRAWN}") and of:
+            sizes.add(f"{subject}: {size}")
+
+    kept = []
+    for note in notes:
+        # The size of a ranking has the number of its pairs in brackets: `300 queries (1,500 pairs)`.
+        size, _, _ = note.partition(" (")
+        # That a split has another size than the published one is news.
+        if size not in sizes or PUBLISHED in note:
+            kept.append(note)
+    return kept
 
 
 def _pattern_of(note: str) -> str:

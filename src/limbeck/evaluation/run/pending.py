@@ -17,6 +17,7 @@ from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.points import TrainingPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.results.notes import without_sizes_of_draws
 from limbeck.evaluation.tasks.splits import TRAIN
 
 _TRAINING_COST = 3
@@ -98,12 +99,13 @@ def prepare_pending(
             notes += prepared.notes
 
     # Models have many notes in common; each is shown once.
+    notes = without_sizes_of_draws(dict.fromkeys(notes))
     return PendingTask(
         planned,
         evaluator,
         cells=tuple(cell for cell in planned.cells if cell.id not in finished),
         prepared=prepared_by_tokenizer,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(notes),
     )
 
 
