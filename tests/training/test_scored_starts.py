@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import limbeck
 from limbeck.core.records import RunEvaluation
+from limbeck.models.loading import load_config, load_model
 from limbeck.models.start_head import names_of_head
 from limbeck.recipe import chosen_models
-from tests.support.methods import tiny_run, write_queries
-from tests.support.models import save_folder, tiny_model
+from tests.support.methods import tiny_run, write_queries, write_rows
+from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.mrpc_recipe import mrpc_recipe
+from tests.support.recipes import TRAINING
 
 NO_START = (
     "No untrained start: the student cannot start with its teacher's head, and a random head knows nothing of the task."
@@ -74,20 +77,96 @@ def test_a_student_is_compared_with_the_checkpoint_that_it_starts_from(recipe, t
     assert "Starts from a checkpoint. The head is from the same model." in table
 
 
-def test_rows_held_out_from_the_training_files_have_the_start_too(tmp_path):
+def ranking_recipe(folder):
+    """The recipe of a reranker that is as wide as its teacher, with held-out rows; training changes next to nothing."""
     model = tiny_model("bert", head="ranking", num_labels=1)
-    teacher = save_folder(model, tmp_path / "teacher", "bert")
-    made = tiny_run("reranker", teacher, write_queries(tmp_path / "rows", 17), tmp_path / "run", max_steps=1)
+    teacher = save_folder(model, folder / "teacher", "bert")
+    made = tiny_run("reranker", teacher, write_queries(folder / "rows", 17), folder / "run", max_steps=1)
     made["student"] = {"shape": 2, "dropout": 0.0, "initialise": {"layers": "ends"}}
     made["corpus"]["held_out"] = 0.3
     made["stages"][0]["training"] |= {"learning_rate": 1e-30, "optim": "sgd"}
     made["stages"][0]["method"] = {"name": "reranker", "loss": "margin_mse"}
+    return made
+
+
+def test_rows_held_out_from_the_training_files_have_the_start_too(tmp_path):
+    made = ranking_recipe(tmp_path)
     evaluation, table, _ = evaluation_of(made, tmp_path / "run", evaluation={"speed": False})
     task = evaluation.task
     assert task is not None and task.start_agreement == pytest.approx(task.agreement)
     assert task.start["ndcg_at_10"] == pytest.approx(task.student)
     assert f"| ↳ untrained start | – | {task.start_agreement:.3f} |" in table
     assert "| ↳ nDCG@10 of the untrained start | – |" in table
+
+
+def test_a_student_of_0_steps_keeps_its_teachers_head_and_is_scored(recipe, tmp_path):
+    asked = dict(recipe, output=str(tmp_path / "run"))
+    result = limbeck.distill(asked, steps=0)
+    assert result.record["stages"] == [] and result.record["student"]["head"] == "classification"
+    record = RunEvaluation.read(result.record["evaluation"])
+    trained, _, card_of_trained = evaluation_of(recipe, tmp_path / "trained")
+    [scores] = record.development
+    assert scores.student == trained.development[0].student and not scores.start
+    assert scores.rows == 12 and scores.teacher
+    card = Path(result.student, "README.md").read_text(encoding="utf-8")
+    for text in (card, card_of_trained):
+        assert "pipeline_tag: text-classification" in text and "AutoModelForSequenceClassification" in text
+    # The folder is a classifier with the names of its teacher's classes.
+    student = load_model(str(result.student), head="classification")
+    assert student.config.id2label == load_config(recipe["teacher"]["model"]).id2label
+
+
+def test_a_student_of_0_steps_that_cannot_have_the_head_says_so(recipe, tmp_path, capsys):
+    student = {"shape": {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}, "initialise": {"layers": "ends"}}
+    asked = dict(recipe, output=str(tmp_path / "run"), student=student)
+    result = limbeck.distill(asked, steps=0, console=Console(width=500))
+    assert result.record["student"]["head"] is None
+    line = "the student is saved without the head of its teacher, and so without scores: that head fits only a student"
+    assert line in capsys.readouterr().out
+
+
+def test_a_reranker_of_0_steps_is_scored_on_held_out_queries(tmp_path):
+    made = ranking_recipe(tmp_path) | {"stages": []}
+    evaluation, table, card = evaluation_of(made, tmp_path / "run", evaluation={"speed": False})
+    task = evaluation.task
+    assert task is not None and task.agreement is not None and task.student is not None
+    assert "held out from the training files" in table and "of stage" not in table
+    assert "pipeline_tag: text-ranking" in card
+
+
+def test_rows_without_labels_of_0_steps_give_the_agreement_alone(recipe, tmp_path):
+    rows = tmp_path / "texts.txt"
+    rows.write_text("".join(f"the model has {number} layers\n" for number in range(20)), encoding="utf-8")
+    corpus = {"sources": [str(rows)], "length": 32, "held_out": 0.3}
+    corpus["task"] = {"kind": "classification", "labelled": False}
+    evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", stages=[], corpus=corpus)
+    task = evaluation.task
+    assert task is not None and task.labelled is False and task.agreement is not None
+    assert "Agreement with the teacher on held-out rows without labels" in table
+
+
+@pytest.mark.parametrize(("kind", "changes"), [
+    ("multi_label", {"num_labels": 3, "problem_type": "multi_label_classification"}),
+    ("regression", {"num_labels": 1}),
+    ("token_classification", {"num_labels": 3}),
+    ("question_answering", {}),
+])  # fmt: skip
+def test_the_start_of_every_kind_has_the_scores_of_0_steps(tmp_path, kind, changes):
+    teacher = make_teacher(tmp_path, head=kind, **changes)
+    corpus = write_rows(tmp_path / "rows", kind)
+    student = {"shape": 2, "dropout": 0.0, "initialise": {"layers": "ends"}}
+    method = {"name": "output_distribution"}
+    training = TRAINING | {"max_steps": 1, "learning_rate": 1e-30, "optim": "sgd"}
+    asked = {"name": "tiny", "teacher": {"model": str(teacher)}, "student": student, "corpus": corpus}
+    asked |= {"stages": [{"method": method, "training": training}], "evaluation": {"speed": False}}
+    trained, _, _ = evaluation_of(asked, tmp_path / "trained")
+    untrained, table, card = evaluation_of(asked, tmp_path / "untrained", stages=[])
+    assert trained.task is not None and untrained.task is not None
+    assert untrained.task.student is not None and untrained.task.agreement is not None
+    assert trained.task.start_agreement == pytest.approx(untrained.task.agreement)
+    assert trained.task.start[untrained.task.metric] == pytest.approx(untrained.task.student)
+    assert "untrained start" not in table
+    assert "AutoModelFor" in card
 
 
 def test_a_head_has_its_pooler_and_not_what_is_tied_to_the_embeddings():

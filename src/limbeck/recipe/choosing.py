@@ -88,7 +88,7 @@ def choose_recipe(
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
-    # A run without stages reads no labelled rows.
+    # A run without stages reads labelled rows only to score its student on them.
     if not trains and "task" not in choice.corpus:
         models = models.with_fit()
 

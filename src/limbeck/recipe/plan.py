@@ -28,6 +28,7 @@ from limbeck.recipe.several_teachers import check_all_read, plan_recipe_teacher
 from limbeck.recipe.stage_classes import with_class_names, with_class_weights
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_planning import plan_stage
+from limbeck.recipe.start_rows import plan_start_rows
 from limbeck.recipe.student_head import with_outputs
 
 __all__ = ["SCORE_LATER", "RunPlan", "plan_checked", "plan_run"]
@@ -89,7 +90,8 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     if teacher.sentence is not None and teacher.is_known_model:
         teacher.sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
 
-    plan = RunPlan(recipe, teacher, student, stages)
+    start_rows, student = plan_start_rows(recipe, teacher, student)
+    plan = RunPlan(recipe, teacher, student, stages, start_rows)
     if recipe.evaluation.tasks:
         _check_scored_tasks(plan, last_stage=task_stages[-1])
     return plan

@@ -8,7 +8,7 @@ its vectors: the pooling, the modules and the prompts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import PreTrainedConfig
@@ -26,6 +26,7 @@ from limbeck.recipe.models import TeacherSpec
 from limbeck.recipe.plan_summary import summarise_plan
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.start_rows import StartRows
 
 _VECTOR_STREAMS = {"pooled", "vector"}
 """Streams of sentence vectors: as the pooling gives them, and finished by the modules behind it."""
@@ -47,12 +48,14 @@ class RunPlan:
         teacher_info: The recipe's teacher.
         student_plan: The recipe's student.
         stages: The stages in the order of training; none where a run only makes a student.
+        start_rows: The labelled rows of a run without stages.
     """
 
     recipe: Recipe
     teacher_info: TeacherInfo
     student_plan: StudentPlan
     stages: list[StagePlan]
+    start_rows: StartRows = field(default_factory=StartRows)
 
     def __repr__(self) -> str:
         """A plan in a few lines, as `limbeck validate` prints it."""
@@ -95,6 +98,8 @@ class RunPlan:
     @property
     def head(self) -> Head | None:
         """The head that the recipe's student is made with; None where no stage needs one."""
+        if self.start_rows.stage is not None:
+            return self.start_rows.stage.student_head
         # All stages that need a head need the same one, or the recipe is refused as it is planned.
         for stage in self.own_stages:
             if stage.student_head is not None:

@@ -121,7 +121,9 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield _agreement_note(evaluation.agreement, held_out=evaluation.settings.held_out_documents)
     task = evaluation.task
     if task is not None and task.rows is not None:
-        note = f"Task: {counted_rows(task.rows, task.queries)} held out from the training files of stage '{task.stage}'"
+        note = f"Task: {counted_rows(task.rows, task.queries)} held out from the training files"
+        if task.stage:
+            note += f" of stage '{task.stage}'"
         # The scores of a ranking are means over queries.
         if (task.queries or task.rows) < _FEW_ROWS:
             note += ": few, so the scores are rough"

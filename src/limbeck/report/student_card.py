@@ -329,8 +329,9 @@ class StudentCard:
     @property
     def reads_pairs(self) -> bool | None:
         """Whether the rows of the last labelled stage were pairs of texts; None where it cannot be known."""
-        for stage in reversed(self.run.recipe.stages):
-            corpus = stage.corpus or self.run.recipe.corpus
+        corpora = [stage.corpus or self.run.recipe.corpus for stage in self.run.recipe.stages]
+        # A run without stages scores its student on the recipe's rows.
+        for corpus in reversed(corpora or [self.run.recipe.corpus]):
             if corpus is not None and corpus.task:
                 return reads_pairs(corpus.task)
         return None

@@ -25,6 +25,7 @@ from limbeck.training.measured_steps import with_measured_steps
 from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run
+from limbeck.training.warn import warn
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ def distil(
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             if plan.stages and not resume:
                 _warn_of_random_start(plan, console)
+            if plan.start_rows.obstacle:
+                warn(
+                    console,
+                    "  the student is saved without the head of its teacher, and so without scores: "
+                    f"{plan.start_rows.obstacle}",
+                )
             run.train()
             metrics = _measure(run) if measures else {}
             record.set("running", evaluation=metrics)

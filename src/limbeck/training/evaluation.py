@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus
@@ -29,7 +30,7 @@ from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
-from limbeck.training.corpora import build_text_alone
+from limbeck.training.corpora import build_corpus_of, build_text_alone
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
@@ -77,7 +78,8 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
     start_with_head = None
-    if last_stage_of_head(plan) is not None:
+    # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
+    if last_stage_of_head(plan) is not None and plan.stages:
         start_with_head, comparison.start = _untrained_with_head(run)
     development = measure_tasks(
         plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, start=start_with_head
@@ -371,7 +373,11 @@ def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None
     if stage is None:
         return {}
     report(0.0, "scoring held-out rows")
-    corpus = run.corpora[run.plan.stages.index(stage)]
+    if run.plan.stages:
+        corpus = run.corpora[run.plan.stages.index(stage)]
+    else:
+        with CorpusProgress(run.console) as progress:
+            corpus = build_corpus_of(stage, run.tokenizers.of_stage(stage), progress)
     teacher: PreTrainedModel | None = None
     if stage.teacher_head is not None and stage.teacher.is_one_model:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
@@ -389,5 +395,8 @@ def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None
         )
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
-    names = {"stage": stage.spec.title, "teacher_name": stage.teacher.title}
-    return {"task": {**scores.to_dict(), **names, "chose_step": stage.chooses_step}}
+    facts = {**scores.to_dict(), "teacher_name": stage.teacher.title, "chose_step": stage.chooses_step}
+    # Without stages the rows are those of the recipe.
+    if run.plan.stages:
+        facts["stage"] = stage.spec.title
+    return {"task": facts}

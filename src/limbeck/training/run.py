@@ -286,6 +286,9 @@ class Run:
         read_batches = self._reader_of_text(stages, source)
         if read_batches is not None:
             read_batches = with_progress(read_batches, tick)
+        # A run that trains nothing takes over the head that a stage on its rows would teach.
+        if not self.plan.stages and self.plan.start_rows.stage is not None:
+            stages = [self.plan.start_rows.stage]
         return StudentMaker(
             plan=student,
             head=head,

@@ -102,7 +102,12 @@ def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: Stage
 
 
 def last_stage_of_head(plan: RunPlan) -> StagePlan | None:
-    """Return the last stage that teaches the head of the recipe's student for a task; None if no stage does."""
+    """Return the last stage that teaches the head of the recipe's student for a task; None if no stage does.
+
+    For a student that starts with its teacher's head and is not trained it is the stage that would teach it.
+    """
+    if plan.start_rows.stage is not None:
+        return plan.start_rows.stage
     stages = [stage for stage in plan.own_stages if teaches_head(stage)]
     return stages[-1] if stages else None
 
