@@ -1,6 +1,7 @@
 """Dynamic int8: smaller, measured beside float32, honest about what it costs."""
 
 import csv
+import io
 import shutil
 from pathlib import Path
 
@@ -139,7 +140,10 @@ def test_the_range_is_reduced_where_16_bit_sums_could_overflow(tmp_path, process
 def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unmeasured):
     recipe = mrpc_recipe(tmp_path)
     run = limbeck.distill(recipe)
-    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8")
+    stream = io.StringIO()
+    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console(file=stream))
+    steps = stream.getvalue().splitlines()
+    assert steps[-2:] == ["Comparing with the source …", "Comparing on development rows …"]
 
     with (Path(recipe["corpus"]["data"]) / "MRPC" / "dev.tsv").open(encoding="utf-8") as file:
         table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
