@@ -63,6 +63,14 @@ def test_rates_by_the_second_minute_or_hour(per_second, said):
     assert describe_rate(per_second, "cells") == said
 
 
+@pytest.mark.parametrize(
+    ("per_second", "span", "written"),
+    [(0.0112, "min", "0.67 cells/min"), (0.001, "min", "3.6 cells/h"), (0.5, "h", "30 cells/min")],
+)
+def test_a_rate_keeps_its_span_while_its_number_can_be_read(per_second, span, written):
+    assert describe_rate(per_second, "cells", span=span) == written
+
+
 def test_a_part_reports_its_share_of_the_whole_and_its_count():
     told = []
     inner = part_of(part_of(lambda *now: told.append(now), 0.5, 1.0), 0.0, 0.5)
@@ -177,6 +185,12 @@ def test_no_time_left_is_told_of_work_of_several_kinds(clock):
         "81%: latency, 32 x 128 tokens, 2.4 rounds/min",
         "82%: latency, 32 x 128 tokens, 2.4 rounds/min",
     ]
+
+
+def test_a_time_left_that_would_be_written_as_zero_is_left_out():
+    assert TimeLeft(2.0, "{minutes:.1f} min left").after(0.0) == ""
+    assert TimeLeft(4.0, "{minutes:.1f} min left").after(0.0) == "0.1 min left"
+    assert TimeLeft(0.4).after(0.0) == ""
 
 
 def test_only_finished_work_is_at_100_percent(clock):

@@ -138,6 +138,18 @@ def test_a_score_below_zero_keeps_nothing(monkeypatch):
     assert [str(row[1]) for row in rows if str(row[0]).startswith("↳ % of")] == ["–"]
 
 
+@pytest.mark.parametrize(
+    ("notes", "in_short", "told"),
+    [
+        (["a test: 7 rows", "b test: 7 rows"], ["a test: 7 rows; likewise b test"], False),
+        (["a test: 7 rows", "b test: 9 rows"], ["a test: 7 rows; also incomplete: b test"], True),
+    ],
+)
+def test_the_file_with_all_notes_is_named_where_some_are_not_shown(notes, in_short, told):
+    summary = Evaluation.read(make_summary() | {"notes": notes, "notes_in_short": in_short})
+    assert ("`evaluation_table.md` has all 2." in shown(summary, 120)) == told
+
+
 def test_the_grid_point_and_its_runs_are_told():
     chosen = make_summary()["models"][1]["chosen"]["rte"]
     assert (chosen["settings"]["learning_rate"], chosen["runs"], chosen["points"]) == (2e-5, 2, 2)
@@ -151,6 +163,18 @@ def test_the_grid_point_and_its_runs_are_told():
     partly["settings"]["epochs"], partly["points"] = 1.0, 1
     of_teacher, of_student = chosen_lines(Evaluation.read(summary))
     assert "3 epochs, batch" in of_teacher and "1 epoch, batch" in of_student and of_student.endswith("of 1 grid point")
+
+
+@pytest.mark.parametrize(("task", "told"), [("squad_retrieval", 384), ("mteb:retrieval", 512)])
+def test_the_length_of_a_retrieval_is_that_of_the_model_that_reads(task, told):
+    settings = {"length": 512, "reader_lengths": [384, 256]}
+    chosen = {"settings": settings, "runs": 1, "wanted": 1, "points": 1, "seeds": [0]}
+    summary = Evaluation.read({"models": [{"name": "m", "chosen": {task: chosen}}]})
+    assert list(chosen_lines(summary)) == [f"m, {task}: nothing trained, {told} tokens"]
+
+
+def test_the_agreement_of_cosines_has_another_name_than_the_agreement_of_a_run():
+    assert metric_name("agreement") == "Spearman with the teacher's cosines"
 
 
 def test_published_rows_with_the_most_figures_stand_first():
@@ -202,9 +226,12 @@ def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed
     })  # fmt: skip
     settings = {"warmup": 0.1, "schedule": "linear", "weight_decay": 0.0, "stride": 0, "epochs": 1, "batch_size": 8,
                 "learning_rate": 1e-5, "length": 32, "bf16": False}  # fmt: skip
-    cell = EvaluationCell.read({"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings, "rows": {}})
+    fields = {"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings, "rows": {}}
+    cell = EvaluationCell.read(fields | {"created": "2026-01-01T00:00:00+00:00", "device": "cpu"})
     task = replace(TASKS["mrpc"], name="own", kind=kind)
     card = fine_tuned_card.write_fine_tuned_card(cell, task, summary, tmp_path).read_text(encoding="utf-8")
+    # An empty line would end the list.
+    assert "- Made: 2026-01-01T00:00:00+00:00 on cpu\n- Versions:" in card
     table = metrics_table(summary)
     assert f"thresholds are {told}" in card and f"thresholds are {told}" in table.caption
     assert f"| {printed} |" in card and str(table.rows[-1][-1]) == printed

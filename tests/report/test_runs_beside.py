@@ -77,3 +77,12 @@ def test_a_speedup_of_a_busy_machine_has_a_word_beside_it(copied, page_of, slowe
     assert table.headings[:4] == ("", "Result", "As fast as its teacher", "Transformer parameters")
     cell = table.rows[0][2]
     assert (cell.main, cell.detail) == ("2.0x", "busy machine" if is_busy else "")
+
+
+def test_times_of_a_column_have_one_unit(copied):
+    seconds_of_run = {"short": 112.0, "long": 1200.0, "middle": 123.0}
+    folders = [copied(name=name, edit={"timings": {"total": seconds}}) for name, seconds in seconds_of_run.items()]
+    tables = [block for block in run_blocks([(run.title, run) for run in collect(folders)]) if isinstance(block, Table)]
+    [training] = [table for table in tables if table.caption == "Training of the runs"]
+    column = training.headings.index("Total time")
+    assert [str(row[column]) for row in training.rows] == ["1.9 min", "20 min", "2.0 min"]

@@ -132,12 +132,21 @@ def interval(ends: tuple[float, float] | None, digits: int = 1) -> Cell:
     return Cell(f"{low:.{digits}f} to {high:.{digits}f}")
 
 
-def duration(seconds: float) -> str:
-    """Write a time in seconds, minutes or hours."""
-    if seconds < 120:
+def duration(seconds: float, *, longest: float | None = None) -> str:
+    """Write a time in seconds, minutes or hours.
+
+    Args:
+        seconds: The time.
+        longest: The longest time of a column, whose unit all times of the column have. Where its unit is not seconds, a
+            time below 10 has a decimal.
+    """
+    deciding = seconds if longest is None else longest
+    if deciding < 120:
         return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
+    if deciding < 7200:
+        minutes = seconds / 60
+        digits = 1 if longest is not None and minutes < 10 else 0
+        return f"{minutes:.{digits}f} min"
     return f"{seconds / 3600:.1f} h"
 
 

@@ -58,6 +58,9 @@ def part_of(report: Report, start: float, end: float) -> Report:
     return report_part
 
 
+_SECONDS_OF_SPAN = {"s": 1, "min": 60, "h": 3600}
+
+
 class Rate:
     """The rate of counted things: the average since the count of their unit began."""
 
@@ -65,6 +68,7 @@ class Rate:
         self._first = Count(0, "")
         self._last = Count(0, "")
         self._began = 0.0
+        self._span = ""
 
     def per_time(self, count: Count | None, now: float) -> str:
         """Return the rate in words, such as `12 cells/min`; empty while it is unknown.
@@ -79,32 +83,41 @@ class Rate:
         if is_new_count:
             self._first = count
             self._began = now
+            self._span = ""
         self._last = count
         done = count.done - self._first.done
         seconds = now - self._began
         if done <= 0 or seconds <= 0:
             return ""
-        return describe_rate(done / seconds, count.unit)
+        rate = describe_rate(done / seconds, count.unit, span=self._span)
+        # The next line has the same span, so that the two rates can be compared.
+        _, self._span = rate.rsplit("/", 1)
+        return rate
 
 
-def describe_rate(per_second: float, unit: str) -> str:
+def describe_rate(per_second: float, unit: str, *, span: str = "") -> str:
     """Write a rate above 0 in the shortest span in which it is 1 or more: second, minute or hour.
 
     A rate below 1 an hour is written per hour too. For example, 0.04 rows per second are `2.4 rows/min`. Bytes are
     written in megabytes.
+
+    Args:
+        per_second: The rate.
+        unit: The things that are counted, in the plural.
+        span: The span in which the rate was written before: `s`, `min` or `h`. It is kept while the rate in it is
+            between 0.1 and 1,000.
     """
     if unit == "bytes":
         per_second = per_second / 1e6
         unit = "MB"
-    if per_second >= 1:
-        rate = per_second
-        span = "s"
-    elif per_second * 60 >= 1:
-        rate = per_second * 60
-        span = "min"
-    else:
-        rate = per_second * 3600
+    keeps_span = span in _SECONDS_OF_SPAN and 0.1 <= per_second * _SECONDS_OF_SPAN[span] <= 1000
+    if not keeps_span:
         span = "h"
+        for shorter in ("s", "min"):
+            if per_second * _SECONDS_OF_SPAN[shorter] >= 1:
+                span = shorter
+                break
+    rate = per_second * _SECONDS_OF_SPAN[span]
 
     if rate >= 10:
         return f"{rate:,.0f} {unit}/{span}"

@@ -92,11 +92,18 @@ class TimeLeft:
     form: str = "about {seconds:.0f} s left"
 
     def after(self, passed: float) -> str:
-        """The words when some seconds have passed; empty once the whole estimate has, which was then too short."""
+        """The words when some seconds have passed; empty once the estimate has, or where its number would be 0.
+
+        An estimate that has passed was too short.
+        """
         seconds = self.seconds - passed
+        minutes = seconds / 60
         if seconds <= 0:
             return ""
-        return self.form.format(seconds=seconds, minutes=seconds / 60)
+        # "0.0 min left" would tell nothing of 2 seconds.
+        words = self.form.format(seconds=seconds, minutes=minutes)
+        is_written_as_zero = words == self.form.format(seconds=0.0, minutes=0.0)
+        return "" if is_written_as_zero else words
 
 
 class Bars:

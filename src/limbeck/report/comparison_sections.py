@@ -267,9 +267,11 @@ def training(comparison: ComparisonFolder) -> Iterator[Block]:
 def runs(comparison: ComparisonFolder) -> Iterator[Block]:
     """List all runs."""
     rows: list[tuple[AnyCell, ...]] = []
+    # The longest time decides the unit of all times in the column.
+    longest = max((cell.seconds or 0 for cell in comparison.record.cells), default=0)
     for cell in comparison.record.cells:
         steps = " + ".join(map(str, cell.steps))  # Empty for a run that has not begun.
-        time = None if cell.seconds is None else duration(cell.seconds)
+        time = None if cell.seconds is None else duration(cell.seconds, longest=longest)
         rate = None
         if cell.tokens and cell.seconds:
             rate = cell.tokens / cell.seconds

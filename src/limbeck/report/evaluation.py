@@ -1,6 +1,6 @@
 """Evaluations on tasks: blocks for the terminal, and files as Markdown, CSV and JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -59,13 +59,27 @@ def _score_blocks(record: studies.Evaluation) -> list[Block]:
         blocks.append(replace(published, rows=published.rows[:_MOST_PUBLISHED_ON_CONSOLE]))
         hidden = len(published.rows) - _MOST_PUBLISHED_ON_CONSOLE
         if hidden > 0:
-            notes.append(f"The saved table has {counted(hidden, 'more published row')}.")
+            notes.append(f"`{STEM}.md` has {counted(hidden, 'more published row')}.")
     notes += reading_notes(record)
     # Of the notes on single models and tasks, one line of each kind.
     notes += record.notes_in_short
-    if len(record.notes_in_short) < len(record.notes):
-        notes.append(f"Of similar notes, the first is shown in full. The saved table has all {len(record.notes)}.")
+    if not _are_all_shown(record.notes, record.notes_in_short):
+        notes.append(f"Of similar notes, the first is shown in full. `{STEM}.md` has all {len(record.notes)}.")
     return [*blocks, Notes(tuple(notes))]
+
+
+def _are_all_shown(notes: Sequence[str], lines: Sequence[str]) -> bool:
+    """Return whether lines have the subject and the whole text of all notes, which are `subject: text` each.
+
+    Args:
+        notes: The notes.
+        lines: A line for each kind of note.
+    """
+    for note in notes:
+        subject, _, text = note.partition(": ")
+        if not any(subject in line and text in line for line in lines):
+            return False
+    return True
 
 
 def evaluation_table(summary: EvaluationRecord) -> RenderableType:

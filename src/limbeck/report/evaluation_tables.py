@@ -5,11 +5,13 @@ of some tasks: the value from which on a label, or the absence of an answer, is 
 of learning rate, epochs and batch size; of those that were tried, the best one stands for a model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
 from limbeck.core.kinds import kind_of
+from limbeck.evaluation.tasks.registry import evaluator_named
 from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
 from limbeck.report.chance import GUESSERS
 from limbeck.report.names import metric_of_column
@@ -149,18 +151,23 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
     """Yield a line for each model and task, with the grid point that was chosen for the scores."""
     for model in summary.models:
         for task, choice in model.chosen.items():
-            yield f"{name_of(model)}, {task}: {_describe_choice(choice)}"
+            yield f"{name_of(model)}, {task}: {_describe_choice(task, choice)}"
 
 
-def _describe_choice(choice: studies.ChosenPoint) -> str:
-    """Return the settings of a chosen grid point, the number of its runs, and the folder of the weights if kept."""
+def _describe_choice(task: str, choice: studies.ChosenPoint) -> str:
+    """Return the settings of a chosen grid point, the number of its runs, and the folder of the weights if kept.
+
+    Args:
+        task: Name of the task.
+        choice: The grid point.
+    """
     settings = choice.settings
     # Models that are scored without fine-tuning have no setting but the length of texts. They lack that too where
     # another evaluator than limbeck's own scores them.
     is_fine_tuned = "learning_rate" in settings
     if not is_fine_tuned:
         if "length" in settings:
-            return f"nothing trained, {settings['length']} tokens"
+            return f"nothing trained, {_length_read(task, settings)} tokens"
         return "nothing trained"
 
     epochs = "epoch" if settings["epochs"] == 1 else "epochs"
@@ -174,6 +181,21 @@ def _describe_choice(choice: studies.ChosenPoint) -> str:
     if choice.weights:
         line += f"; the best run is kept in {choice.weights}"
     return line
+
+
+def _length_read(task: str, settings: Mapping[str, Any]) -> Any:
+    """Return the most tokens of a text that a model reads; of a model that is two, those of a query.
+
+    Args:
+        task: Name of the task.
+        settings: Settings of the grid point.
+    """
+    reader_lengths = settings.get("reader_lengths")
+    # Points of other evaluators, such as mteb, have the length of the first reader in `length`.
+    is_limbecks = evaluator_named(task) is None
+    if is_limbecks and isinstance(reader_lengths, list) and reader_lengths:
+        return reader_lengths[0]
+    return settings["length"]
 
 
 def has_several_runs(summary: studies.Evaluation) -> bool:

@@ -39,6 +39,8 @@ _METRICS = {
     "cosine_spearman": "cosine Spearman",
     "v_measure": "V-measure",
     "exact_span": "exact answer windows",
+    # Of sentence vectors. Runs have an agreement too, which is another figure.
+    "agreement": "Spearman with the teacher's cosines",
 }
 
 

@@ -20,7 +20,7 @@ from limbeck.report import search_sections as search_sections
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import is_single_point
 from limbeck.report.names import title_of
-from limbeck.report.runs_beside import MAIN_HEADINGS, main_cells, run_blocks
+from limbeck.report.runs_beside import MAIN_HEADINGS, main_cells, run_blocks, training_seconds
 from limbeck.report.sections import Highlight, facts_of, highlights_of, sections_of, summary_of
 from limbeck.report.subjects import RunFolder, Subject
 
@@ -199,13 +199,18 @@ def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:
 def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
     """Yield a table with a row for each folder, whose name leads to its part of the page."""
     has_runs = any(isinstance(subject, RunFolder) for _, subject in subjects)
+    # The longest training decides the unit of all times of training.
+    longest = 0.0
+    for _, subject in subjects:
+        if isinstance(subject, RunFolder):
+            longest = max(longest, training_seconds(subject))
     rows: list[tuple[AnyCell, ...]] = []
     for title, subject in subjects:
         summary = summary_of(subject)
         cells: list[AnyCell] = [title, summary.result or NOTHING]
         # Size, speed and time of a run; other folders have none.
         if isinstance(subject, RunFolder):
-            cells += main_cells(subject)
+            cells += main_cells(subject, longest)
         elif has_runs:
             cells += [NOTHING] * len(MAIN_HEADINGS)
         rows.append((*cells, summary.status, summary.kind, str(subject.folder)))

@@ -205,19 +205,25 @@ def _positive_class(run: RunFolder, stage: StageFolder) -> str | None:
 def _stages_table(stages: Sequence[StageFolder]) -> Table:
     """Lay out method, steps, time and speed of each stage."""
     columns = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision", "Device", "Skipped steps")
-    rows: list[tuple[AnyCell, ...]] = [(stage.title, *stage_cells(stage)) for stage in stages]
+    # The longest stage decides the unit of all times in the column.
+    longest = max((stage.seconds or 0 for stage in stages), default=0)
+    rows: list[tuple[AnyCell, ...]] = [(stage.title, *stage_cells(stage, longest)) for stage in stages]
     return Table("Stages", ("Stage", *columns), tuple(rows)).with_words("Method", "Precision", "Device")
 
 
-def stage_cells(stage: StageFolder) -> tuple[Cell, ...]:
+def stage_cells(stage: StageFolder, longest: float) -> tuple[Cell, ...]:
     """Return the cells of a stage in the table of stages.
 
     Steps, tokens and time of an unfinished stage come from its log and are marked "so far"; the other cells come from
     the record, which is written at the end.
+
+    Args:
+        stage: The stage.
+        longest: The longest stage of the table, in seconds; it decides the unit of the times.
     """
     record = stage.record
     so_far = "" if stage.is_finished else " so far"
-    time = None if stage.seconds is None else f"{duration(stage.seconds)}{so_far}"
+    time = None if stage.seconds is None else f"{duration(stage.seconds, longest=longest)}{so_far}"
     # The record names a teacher only if it is another one than the run's.
     method = stage.method
     if record.teacher:

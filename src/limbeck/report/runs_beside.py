@@ -23,24 +23,36 @@ TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
 """Runs, each after its title on the page."""
 
 
-def main_cells(run: RunFolder) -> list[AnyCell]:
-    """Return the cells of a run below `MAIN_HEADINGS`: its speed, size and time of training."""
+def main_cells(run: RunFolder, longest: float) -> list[AnyCell]:
+    """Return the cells of a run below `MAIN_HEADINGS`: its speed, size and time of training.
+
+    Args:
+        run: The run.
+        longest: The longest training of the table, in seconds; it decides the unit of the times.
+    """
     evaluation = run.record.evaluation or RunEvaluation()
     parameters = evaluation.student.parameters.transformer
     speedup = reliable_speedup(evaluation.first_batch)
     is_busy = speedup is not None and is_unsteady(evaluation.first_batch)
-    seconds = sum(stage.seconds or 0 for stage in run.stages)
+    seconds = training_seconds(run)
     return [
         Cell(speedup, "{:.1f}x", detail="busy machine" if is_busy else ""),
         Cell(None if parameters is None else format_count(parameters)),
-        Cell(duration(seconds) if seconds else None),
+        Cell(duration(seconds, longest=longest) if seconds else None),
     ]
+
+
+def training_seconds(run: RunFolder) -> float:
+    """Return the seconds of all stages of a run, 0 where none is recorded."""
+    return sum(stage.seconds or 0 for stage in run.stages)
 
 
 def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     """Compare runs by their facts and figures, a run a row, and draw their quality."""
     yield from _quality_figures(runs)
-    training = _facts_table("Training of the runs", [(title, _training_facts(run)) for title, run in runs])
+    longest = max(run.record.timings.get("total", 0.0) for _, run in runs)
+    training_facts = [(title, _training_facts(run, longest)) for title, run in runs]
+    training = _facts_table("Training of the runs", training_facts)
     yield training.with_words("Teacher", "Student", "Methods")
     yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
     yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
@@ -81,10 +93,14 @@ def _were_measured_differently(runs: TitledRuns) -> bool:
     return len(versions) > 1
 
 
-def _training_facts(run: RunFolder) -> dict[str, AnyCell]:
+def _training_facts(run: RunFolder, longest: float) -> dict[str, AnyCell]:
     """Return models and methods, which are words, then the course of the training.
 
     Method, speed and loss have a value for each stage, in the order of the stages.
+
+    Args:
+        run: The run.
+        longest: The longest total time of the table, in seconds; it decides the unit of the times.
     """
     methods = []
     rates = []
@@ -102,7 +118,7 @@ def _training_facts(run: RunFolder) -> dict[str, AnyCell]:
         "Methods": ", ".join(methods),
         "Tokens": number(tokens or None),
         "Tokens/s": ", ".join(rates),
-        "Total time": NOTHING if seconds is None else duration(seconds),
+        "Total time": NOTHING if seconds is None else duration(seconds, longest=longest),
         "Held-out loss": ", ".join(losses),
     }
 

@@ -77,7 +77,9 @@ def with_progress(read: ReadBatches, tick: Tick) -> ReadBatches:
             if tokens is not None:
                 done += int(batch["attention_mask"].sum())
                 total = _wanted_tokens(tokens, held_out=held_out)
-                tick(min(done, total), total, "tokens")
+                # Held-out tokens check a fit of the student's layers.
+                purpose = "check the fit" if held_out else "make the start"
+                tick(min(done, total), total, f"tokens read to {purpose}")
 
     return read_and_tick
 
