@@ -56,9 +56,12 @@ def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monk
     assert "Corpus" not in "".join(capfd.readouterr())
     assert "Transformer parameters" in str(result) and str(result).endswith(f"Student: {result.student}")
     table = result.to_pandas()
-    assert set(table.columns) == {"figure", "teacher", "student", "speedup"}
+    columns = ["figure", "teacher", "student", "speedup", "unit", "share, %", "low", "high"]
+    assert list(table.columns) == columns
     parameters = table[table["figure"] == "Transformer parameters, million"]
     (count,) = parameters["student"]
+    assert list(parameters["unit"]) == ["million"]
+    assert parameters["share, %"].item() == pytest.approx(100 * count / parameters["teacher"].item())
     assert count * 1e6 == result.run.evaluation.student.parameters.transformer
     assert "e+" not in table.to_string(), "no power of ten"
     assert "<figure>" in result._repr_html_(), "the loss"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import limbeck
+from limbeck.core.folder_lock import is_worked_in
 from limbeck.errors import PluginError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, Evaluator, register_as_evaluator
 from limbeck.evaluation.plan.request import EvaluationRequest
@@ -53,12 +54,15 @@ def test_an_evaluator_that_fails_leaves_the_others(tmp_path):
         metrics = ("figure",)
 
         def score(self, model, task, report):
+            # The folder tells reports that the evaluation is running.
+            assert is_worked_in(tmp_path / "out")
             if task == "bad":
                 raise ValueError("no such task")
             return {"figure": 0.5}
 
     model = str(tiny_folder(tmp_path))
     outcome = run_evaluation(EvaluationRequest((model,), "failing:good,failing:bad", tmp_path / "out"))
+    assert not is_worked_in(tmp_path / "out")
     assert outcome.failed == 1 and outcome.summary.models[0].columns["failing:good"].mean == 50
     assert any("no such task" in note for note in outcome.summary.notes)
 

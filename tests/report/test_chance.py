@@ -52,6 +52,9 @@ def test_a_reranker_stands_beside_a_random_order():
     assert "Scored on the 40 queries (240 pairs) of d40.jsonl, without fine-tuning (few, so" in table
     assert "scores over development queries." in table
     assert '"nDCG@10 on d40.jsonl, random order",,0.551,' in comparison_csv({"development": [RANKED]})
+    table = comparison_csv({"development": [RANKED]}, details=True)
+    assert table.startswith('figure,teacher,student,speedup,unit,"share, %",low,high')
+    assert f"nDCG@10 on d40.jsonl,0.798,0.676,,,{100 * 0.676 / 0.798},0.6,0.75" in table
 
 
 def test_a_reranker_whose_interval_has_the_random_order_is_at_chance():

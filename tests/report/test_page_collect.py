@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from limbeck.core.blocks import Table
+from limbeck.core.folder_lock import process_note
 from limbeck.core.records import PlannedStage, Stage
 from limbeck.errors import OutputError
 from limbeck.report import rendering
@@ -165,6 +166,12 @@ def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
         ("m/a", "cola", "1", "failed", "–"),
     ]
     assert "not finished" in page.warnings()[0] and "m/a on cola: no memory" in page.warnings()[1]
+    assert "`limbeck evaluate` or `limbeck finetune`" in page.warnings()[0]
+
+    with process_note(tmp_path):
+        running = page_of(tmp_path)
+    assert running.parts[0].subtitle == "Evaluation; running; 2 cells" and "no memory" in running.warnings()[0]
+    assert page_of(tmp_path).parts[0].subtitle == "Evaluation; not finished; 2 cells"
 
 
 def test_what_lies_in_a_runs_folder_is_part_of_it(copied, page_of):

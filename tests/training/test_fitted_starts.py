@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.core import records
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.recipe.chosen_models import untrained_plan
+from limbeck.recipe.chosen_models import missing_fit, untrained_plan
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.training import start_text
@@ -154,8 +154,14 @@ def test_the_untrained_start_is_fitted_where_training_read_enough(
     bert_folder, text_folder, tmp_path, start, trained, fitted
 ):
     plan = plan_run(Recipe.model_validate(with_start(bert_folder, text_folder, tmp_path, start)))
-    fit = untrained_plan(plan.student_plan, trained_tokens=trained).spec.initialise.fit
+    untrained = untrained_plan(plan.student_plan, trained_tokens=trained)
+    fit = untrained.spec.initialise.fit
     assert (None if fit is None else fit.tokens) == fitted
+    # A note says why a trained student's start is not fitted.
+    reason = missing_fit(untrained, trained_tokens=trained)
+    assert bool(reason) == (fitted is None and trained > 0)
+    if reason:
+        assert "the training read 4,799 tokens: a fit comes with 4,800 tokens or more" in reason
 
 
 def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder, tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ class RunResult(ModelResult):
         """Return its figures as CSV, unrounded."""
         from limbeck.report.quality import comparison_csv
 
-        return comparison_csv(self.metrics, in_millions=True)
+        return comparison_csv(self.metrics, in_millions=True, details=True)
 
 
 def carry_out_distillation(request: DistilRequest) -> RunResult:

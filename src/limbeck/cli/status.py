@@ -99,9 +99,11 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
 
 def _columns(run: RunStatus) -> dict[str, str]:
     """Return the figures of a run as text, by their headings; the status comes first."""
+    # A finished run is in no stage any more; of one that stopped, the stage says where it did.
+    stage = None if run.status == "finished" else run.stage or run.activity
     columns = {
         "status": run.shown,
-        "stage": run.stage or run.activity or NOTHING,
+        "stage": stage or NOTHING,
         "step": NOTHING,
         "tokens/s": NOTHING,
         "time left": _duration(run.seconds_left),
@@ -117,8 +119,8 @@ def _columns(run: RunStatus) -> dict[str, str]:
         columns["last update"] = f"{_duration(run.seconds_since)} ago"
     if run.checkpoint is not None:
         columns["checkpoint"] = f"step {run.checkpoint:,}"
-    if run.pid is not None:
-        columns["process"] = f"{run.pid} on {run.host}"
+    if run.process is not None:
+        columns["process"] = run.process
     return columns
 
 

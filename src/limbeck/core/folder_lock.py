@@ -24,9 +24,9 @@ from typing import Any
 
 import psutil
 
-from limbeck.core.files import read_json
+from limbeck.core.files import atomic_text, read_json
 from limbeck.core.folders import writing
-from limbeck.core.paths import LOCK
+from limbeck.core.paths import LOCK, PROCESS_NOTE
 from limbeck.errors import OutputError
 
 _TAKEN = {errno.EACCES, errno.EAGAIN}
@@ -153,6 +153,36 @@ def holder_lives(lock: dict[str, Any]) -> bool:
         is_same = abs(process.create_time() - float(lock["started"])) < 1.0
         return is_same and process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+@contextmanager
+def process_note(folder: Path) -> Iterator[None]:
+    """Leave a note of this process in a folder while it works there.
+
+    It keeps no other process out of the folder. Of several processes, the note is of the one that began last.
+
+    Args:
+        folder: An existing folder.
+
+    Raises:
+        OutputError: on entering, if the note cannot be written.
+    """
+    path = folder / PROCESS_NOTE
+    note = _this_process()
+    with writing(folder):
+        atomic_text(path, json.dumps(note), shared=True)
+    try:
+        yield
+    finally:
+        is_ours = read_json(path) == note
+        if is_ours:
+            with suppress(OSError):
+                path.unlink()
+
+
+def is_worked_in(folder: Path) -> bool:
+    """Whether a process of this host works in a folder now, by its `process_note`."""
+    return holder_lives(read_json(folder / PROCESS_NOTE))
 
 
 def _is_ours(folder: Path) -> bool:

@@ -45,6 +45,8 @@ MANIFEST = "manifest.json"
 
 # In every output folder.
 LOCK = ".run.lock"
+PROCESS_NOTE = ".process.json"
+"""In the folder of an evaluation while it runs: which process it is."""
 
 
 def default_cache_dir() -> Path:

@@ -82,6 +82,14 @@ class RunStatus:
         return f"{self.status}, no update for {duration(self.seconds_since)}"
 
     @property
+    def process(self) -> str | None:
+        """The process that works on the run, or the last one that did, in words; None where it is not known."""
+        if self.pid is None:
+            return None
+        process = f"{self.pid} on {self.host or 'an unknown host'}"
+        return process if self.status == "running" else f"{process}, ended"
+
+    @property
     def needs_attention(self) -> bool:
         """Whether the run died or failed, or has been silent for too long."""
         return self.silent or self.status in ("dead", "failed")

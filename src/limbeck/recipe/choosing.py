@@ -278,8 +278,8 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
     else:
         methods = stages_of(METHODS["mlkd_bert"])
         reason = (
-            f"mlkd_bert: {title} does {kind_in_words}. The student learns from the teacher's layers in the first stage, "
-            "and from the teacher's scores in the second stage. The student may have any number of heads"
+            f"mlkd_bert: {title} does {kind_in_words}. The student learns from the teacher's layers in the first "
+            "stage, and from the teacher's scores in the second stage. The student may have any number of heads"
         )
     corpus["length"] = models.fit_length(KINDS[kind].length)
 

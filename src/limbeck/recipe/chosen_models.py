@@ -205,6 +205,26 @@ def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
     return with_fit(untrained, FitOptions(tokens=fitted_tokens))
 
 
+def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
+    """Say why the copied layers of an untrained start are not fitted; "" where they are, or where none are copied.
+
+    Args:
+        untrained: The plan that `untrained_plan` gave.
+        trained_tokens: Tokens that the student's training read; 0 where nothing was trained.
+    """
+    start = untrained.spec.initialise
+    has_copied_layers = start.checkpoint is None and start.layers != "random"
+    if not has_copied_layers or start.fit is not None or trained_tokens == 0:
+        return ""
+    wanted_tokens = untrained.shape.ffn * _TRAINED_TOKENS_PER_FITTED
+    if trained_tokens < wanted_tokens:
+        return (
+            f"Its layers are not fitted to the teacher, because the training read {trained_tokens:,} tokens: a fit "
+            f"comes with {wanted_tokens:,} tokens or more."
+        )
+    return "Its layers are not fitted to the teacher, because limbeck cannot fit layers of this kind."
+
+
 def with_fit(student: StudentPlan, fit: FitOptions) -> StudentPlan:
     """Return the plan of a student whose copied layers are fitted; the plan as it is where they cannot be."""
     return _with_start(student, fit=fit)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import studies
+from limbeck.core.folder_lock import is_worked_in
 from limbeck.core.paths import (
     COMPARISON_RECORD,
     EVALUATION_REQUEST,
@@ -164,6 +165,7 @@ def _read_evaluation(folder: Path) -> EvaluationFolder:
         summary=summary,
         cells=tuple(cells),
         request=request,
+        is_running=is_worked_in(folder),
     )
 
 

@@ -36,7 +36,11 @@ _MOST_CELLS = 100
 @summary(EvaluationFolder)
 def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
     """Describe an evaluation in short."""
-    status = "not finished" if evaluation.summary.is_empty else "finished"
+    status = "finished"
+    if evaluation.is_running:
+        status = "running"
+    elif evaluation.summary.is_empty:
+        status = "not finished"
     return Summary("evaluation", status, counted(len(evaluation.cells), "cell"))
 
 
@@ -120,9 +124,12 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     yield Facts(tuple(subjects.items()))
 
     warnings = list(evaluation.problems)
-    if evaluation.summary.is_empty:
+    if evaluation.is_running:
+        yield Notes(("The evaluation is running. When it is finished, make this report again to see its table.",))
+    elif evaluation.summary.is_empty:
         warnings.append(
-            "The evaluation is not finished, and there is no table yet. Run the same command to continue it."
+            "The evaluation is not finished, and there is no table yet. To finish the evaluation, repeat the command "
+            "that began it, `limbeck evaluate` or `limbeck finetune`."
         )
     failed = [cell for cell in evaluation.cells if cell.status != FINISHED]
     warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]

@@ -58,6 +58,9 @@ _PART_MARK = "  "
 """Indents the label of a part of the row above, in the terminal."""
 PART_MARK_OF_TEXT = "↳ "
 """Stands before the label of a part in Markdown and on pages, which drop the spaces at the edges of a cell."""
+_UNITS_OF_SIZE = ("count", "width", "megabytes")
+_UNITS_IN_FILES = {"megabytes": "MB", "milliseconds": "ms"}
+"""How a table of numbers names the units of rows."""
 Unit: TypeAlias = Literal["count", "width", "megabytes", "milliseconds", "share", "alone", "meaningless"]
 """How values and change of a row are written.
 
@@ -225,28 +228,53 @@ def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_on
     return f"{text}\n"
 
 
-def comparison_csv(comparison: Measured, *, in_millions: bool = False) -> str:
+def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: bool = False) -> str:
     """Write the rows as CSV with unrounded numbers: figure, teacher, student, speedup.
 
     Args:
         comparison: Teacher and student.
         in_millions: Give parameters in millions, as their labels then say. Without that a table of pandas, whose
             columns have one format, would show all numbers as powers of ten.
+        details: Add the unit, the student's share of the teacher's value in percent, and the ends of the student's 95 %
+            interval.
     """
+    columns = ["figure", "teacher", "student", "speedup"]
+    if details:
+        columns += ["unit", "share, %", "low", "high"]
     rows = []
     for label, row in labelled_rows(comparison):
         scale = 1.0
         figure = label
+        unit = _UNITS_IN_FILES.get(row.unit, "")
         if in_millions and row.unit == "count":
             scale = 1e6
+            unit = "million"
             figure = f"{label}, million"
-        values = {"teacher": row.teacher, "student": row.student}
+        values = {"teacher": row.teacher, "student": row.student, "speedup": row.speedup}
         # A number that is not known has no key, and so an empty field.
-        numbers = {name: float(value) / scale for name, value in values.items() if value is not None}
-        if row.speedup is not None:
-            numbers["speedup"] = float(row.speedup)
-        rows.append({"figure": figure, **numbers})
-    return to_csv(("figure", "teacher", "student", "speedup"), rows)
+        numbers = {name: float(value) for name, value in values.items() if value is not None}
+        for name in ("teacher", "student"):
+            if name in numbers:
+                numbers[name] /= scale
+        if details:
+            numbers |= _details_of(row)
+        rows.append({"figure": figure, "unit": unit, **numbers})
+    return to_csv(columns, rows)
+
+
+def _details_of(row: Row) -> dict[str, float]:
+    """Return the share and the ends of the interval of a row, as far as its cells show them."""
+    details: dict[str, float] = {}
+    share = None
+    if row.unit == "share":
+        share = share_of_teacher(row.student, row.teacher)
+    elif row.unit in _UNITS_OF_SIZE and row.student is not None and row.teacher:
+        share = row.student / row.teacher
+    if share is not None:
+        details["share, %"] = 100 * float(share)
+    if row.interval is not None and row.unit != "meaningless":
+        details["low"], details["high"] = map(float, row.interval)
+    return details
 
 
 def labelled_rows(comparison: Measured) -> Iterator[tuple[str, Row]]:

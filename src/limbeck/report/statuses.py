@@ -44,8 +44,8 @@ def _known_facts(status: RunStatus) -> dict[str, str]:
         facts[LAST_UPDATE] = last_update(status.seconds_since)
     if status.checkpoint is not None:
         facts["Last checkpoint"] = f"step {status.checkpoint:,}"
-    if status.pid is not None:
-        facts["Process"] = f"{status.pid} on {status.host or 'an unknown host'}"
+    if status.process is not None:
+        facts["Process"] = status.process
     return facts
 
 

@@ -131,11 +131,12 @@ class SearchFolder(Subject):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationFolder(Subject):
-    """An evaluation: its tables, its cells, and its request."""
+    """An evaluation: its tables, its cells, its request, and whether a process of this machine works on it."""
 
     summary: Evaluation
     cells: tuple[EvaluationCell, ...]
     request: EvaluationRequest
+    is_running: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

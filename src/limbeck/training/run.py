@@ -31,7 +31,7 @@ from limbeck.methods.teaching import Teaching
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import pads_against_positions
-from limbeck.recipe.chosen_models import untrained_plan
+from limbeck.recipe.chosen_models import missing_fit, untrained_plan
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
@@ -310,7 +310,11 @@ class Run:
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
         tick = self.heartbeat.with_beats(no_tick)
-        return self._maker(plan, head=head, stages=self.plan.own_stages, tick=tick).make()
+        model, initialisation = self._maker(plan, head=head, stages=self.plan.own_stages, tick=tick).make()
+        reason = missing_fit(plan, trained_tokens=tokens)
+        if reason:
+            initialisation.summary += f" {reason}"
+        return model, initialisation
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:

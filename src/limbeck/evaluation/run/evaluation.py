@@ -98,6 +98,8 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     overrides = sorted(request.overrides)
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
     with ExitStack() as stack:
+        # Reports then call the evaluation running.
+        stack.enter_context(folder_lock.process_note(folder))
         if request.keep_weights is not None:
             # A second process in the same folder would delete weights that may still be the best here.
             stack.enter_context(folder_lock.folder_lock(folder))
