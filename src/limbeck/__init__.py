@@ -1,6 +1,7 @@
 """limbeck distils pretrained Transformer encoders into small, fast students."""
 
 import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,10 @@ from limbeck.version import __version__
 
 if sys.platform == "win32":
     raise ImportError("limbeck does not run on Windows itself; use the Windows Subsystem for Linux (WSL).")
+
+# In a notebook without ipywidgets, the first library that imports `tqdm.auto` would print this warning. limbeck draws
+# its own bars, so the warning would tell the reader nothing.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 if TYPE_CHECKING:
     from limbeck.api import (

@@ -54,6 +54,12 @@ def test_the_public_names_are_the_ones_that_are_listed():
         assert callable(found)
 
 
+def test_a_notebook_without_widgets_is_not_told_of_the_bars_of_tqdm():
+    code = "import limbeck, warnings; warnings.warn('IProgress not found. Please update'); warnings.warn('another')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "IProgress" not in done.stderr.replace(code, "") and "UserWarning: another" in done.stderr
+
+
 def test_the_first_import_on_windows_says_what_to_use():
     code = "import sys; sys.platform = 'win32'; import limbeck"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -99,8 +99,9 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
 
 def _columns(run: RunStatus) -> dict[str, str]:
     """Return the figures of a run as text, by their headings; the status comes first."""
-    # A finished run is in no stage any more; of one that stopped, the stage says where it did.
-    stage = None if run.status == "finished" else run.stage or run.activity
+    # A finished run is in no stage and at no step any more. Of one that stopped, they say where it did.
+    is_finished = run.status == "finished"
+    stage = None if is_finished else run.stage or run.activity
     columns = {
         "status": run.shown,
         "stage": stage or NOTHING,
@@ -111,7 +112,7 @@ def _columns(run: RunStatus) -> dict[str, str]:
         "checkpoint": NOTHING,
         "process": NOTHING,
     }
-    if run.step is not None and run.steps is not None:
+    if run.step is not None and run.steps is not None and not is_finished:
         columns["step"] = f"{run.step:,} of {run.steps:,}"
     if run.tokens_per_second is not None:
         columns["tokens/s"] = f"{run.tokens_per_second:,.0f}"

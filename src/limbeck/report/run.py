@@ -175,10 +175,22 @@ def training(run: RunFolder) -> Iterator[Block]:
     yield _stages_table(run.stages)
     yield from _lengths_table(run.stages)
     yield from _terms_table(run.stages)
+    if _may_have_dropout(run) and any(stage.record.held_out for stage in run.stages):
+        yield Notes(
+            (
+                "If the student has dropout, the dropout raises the terms in training. Held-out text is scored without dropout.",
+            )
+        )
     for stage in run.stages:
         yield from loss_blocks(stage, f"Stage '{stage.title}'", _positive_class(run, stage))
     if any(stage.log.curves for stage in run.stages):
         yield Notes(("The numbers of these curves are in `log.jsonl` in the folder of each stage.",))
+
+
+def _may_have_dropout(run: RunFolder) -> bool:
+    """Return whether a student is trained with dropout; without a number in the recipe it has that of its teacher."""
+    student = run.record.recipe.to_dict().get("student")
+    return not (isinstance(student, dict) and student.get("dropout") == 0)
 
 
 def _positive_class(run: RunFolder, stage: StageFolder) -> str | None:

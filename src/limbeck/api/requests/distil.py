@@ -75,7 +75,7 @@ class DistilRequest(ValidateRequest):
         panel=TRAINING,
     )
     batch_size: int | None = option(
-        "Blocks per step and device, in every stage.", default=None, least=1, panel=TRAINING
+        "Blocks, rows or queries per step and device, in every stage.", default=None, least=1, panel=TRAINING
     )
     learning_rate: float | None = option("Peak learning rate of every stage.", default=None, panel=TRAINING)
     length: int | None = option("Longest block in tokens.", default=None, least=4, panel=TRAINING)

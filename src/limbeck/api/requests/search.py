@@ -60,7 +60,9 @@ class SearchRequest:
         default=None,
         panel=TRAINING,
     )
-    batch_size: int | None = option("Blocks per step and device, in every stage.", default=None, panel=TRAINING)
+    batch_size: int | None = option(
+        "Blocks, rows or queries per step and device, in every stage.", default=None, panel=TRAINING
+    )
     learning_rate: float | None = option("Peak learning rate of every stage.", default=None, panel=TRAINING)
     length: int | None = option("Longest block in tokens.", default=None, panel=TRAINING)
     seed: int | None = option("Seed of the run and of the search.", default=None, panel=TRAINING)
