@@ -178,7 +178,8 @@ def training(run: RunFolder) -> Iterator[Block]:
     if _may_have_dropout(run) and any(stage.record.held_out for stage in run.stages):
         yield Notes(
             (
-                "If the student has dropout, the dropout raises the terms in training. Held-out text is scored without dropout.",
+                "If the student has dropout, the dropout raises the terms in training. Held-out text is scored without "
+                "dropout.",
             )
         )
     for stage in run.stages:
