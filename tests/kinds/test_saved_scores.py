@@ -68,6 +68,8 @@ def test_a_kind_with_a_head(kind, tmp_path):
     point = QUESTION_POINT if kind == "question_answering" else POINT
     prepared = prepare(data, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     task, rows = prepared.task, prepared.rows["validation"]
+    queries = (6, {"validation": 5}) if kind == "ranking" else (None, None)
+    assert (prepared.train_queries, prepared.queries(["validation"])) == queries
     trained = open_columns(prepared.tokens("train"))[:]
     content = [[np.asarray(value).tolist() for value in trained[name]] for name in ("input_ids", "labels")]
     lengths = [len(ids) for ids in open_columns(prepared.tokens("validation"))["input_ids"]]

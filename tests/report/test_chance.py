@@ -131,6 +131,12 @@ def test_the_cards_of_a_reranker_have_the_guesser_and_count_pairs(tmp_path, monk
     assert "| Task | Pairs | Metric |" in card and "- Pairs: 600 of Own" in card
     assert "- Own: a random order has 55.1." in card and "- Cls: the most frequent class has 50.3." in card
 
+    # Older records count pairs alone.
+    cell.queries = {"x": 40, "train": 100}
+    card = fine_tuned_card.write_fine_tuned_card(cell, task, summary, tmp_path).read_text(encoding="utf-8")
+    assert "| Task | Queries | Metric |" in card and "| Own | 40 (240 pairs) | nDCG@10 |" in card
+    assert "- Queries: 100 (600 pairs) of Own" in card
+
     scores = scores_of_model(summary.models[0], summary)
     assert isinstance(scores, TaskScores)
     card = write_model_card(Run(), tmp_path, scores=scores).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """The card of a fine-tuned model: its scores, how it was chosen, its rows and settings, which a template words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.kinds import kind_of, own_kind_like
 from limbeck.core.paths import MODEL_CARD
@@ -62,7 +63,7 @@ class Score:
 
     Attributes:
         title: Title of the evaluation's column: the task and the split.
-        rows: Number of scored rows; None where it is not known.
+        size: Number of scored rows in words, or of queries and pairs; empty where it is not known.
         metric: The metric as tables head it.
         value: The score of this model, which is one run.
         figure: The scores of all seeds with the same settings: their mean and deviation.
@@ -70,7 +71,7 @@ class Score:
     """
 
     title: str
-    rows: int | None
+    size: str
     metric: str
     value: Figure
     figure: Figure
@@ -174,12 +175,12 @@ class FineTunedCard:
             column_figure = self.model.columns.get(column.key)
             if column_figure is None:
                 continue
-            row_count = sum(self.cell.rows.get(split, 0) for split in column.splits)
+            size = self._size_of(column.splits)
             for metric, figure_of_all_seeds in column_figure.metrics.items():
                 score_of_this_run = figure_of_all_seeds.runs[self._seed_index]
                 score = Score(
                     title=column.title,
-                    rows=row_count or None,  # It is 0 where the record does not have the numbers of rows.
+                    size=size,
                     metric=metric_of_column(metric, column),
                     value=Figure.of_runs([score_of_this_run]),
                     figure=figure_of_all_seeds,
@@ -187,6 +188,21 @@ class FineTunedCard:
                 )
                 scores.append(score)
         return scores
+
+    def _size_of(self, splits: Sequence[str]) -> str:
+        """Return the number of rows of some splits in words; empty where the record does not have it."""
+        rows = sum(self.cell.rows.get(split, 0) for split in splits)
+        if not rows:
+            return ""
+        if self.cell.queries is None:
+            return f"{rows:,}"
+        queries = sum(self.cell.queries.get(split, 0) for split in splits)
+        return f"{queries:,} ({counted(rows, 'pair')})"
+
+    @property
+    def train_size(self) -> str:
+        """The number of rows to train on, in words, or of queries and pairs."""
+        return self._size_of(["train"]) or "0"
 
     @property
     def guessers(self) -> list[str]:
@@ -200,7 +216,9 @@ class FineTunedCard:
 
     @property
     def rows_name(self) -> str:
-        """The name of the rows that are counted, which are pairs of a query and a document in a ranking."""
+        """The name of what is counted: queries in a ranking, in older records its pairs of a query and a document."""
+        if self.cell.queries is not None:
+            return "Queries"
         return "Pairs" if kind_of(self.task.kind).has_queries else "Rows"
 
     @property

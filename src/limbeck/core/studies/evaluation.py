@@ -301,6 +301,7 @@ class EvaluationCell(Record):
         only_answer: By split, the one answer that all rows are given.
         chance: Scores of a model that does not read the rows, by split and metric, where they are above 0.
         positive: The class that the metric `f1` is of, see `Column`.
+        queries: By split, how many queries the rows are of, in a ranking; None for other kinds, and in older records.
     """
 
     id: str = ""
@@ -318,6 +319,7 @@ class EvaluationCell(Record):
     scores: dict[str, dict[str, Number | None]] = Field(default_factory=dict)
     epoch: Number | None = None
     rows: dict[str, int] = Field(default_factory=dict)
+    queries: dict[str, int] | None = None
     seconds: Number | None = None
     training_seconds: Number | None = None
     predictions: str | None = None

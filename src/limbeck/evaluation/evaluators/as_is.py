@@ -89,7 +89,8 @@ class AsIs(Evaluator):
         with head_outputs.quiet_and_explain_oom():
             result = _predict_and_score(ready.cell, prepared, report)
         rows = {split: len(prepared.rows[split]) for split in result.scores}
-        return replace(result, rows=rows, seconds=round(time.monotonic() - started, 3))
+        queries = prepared.queries(result.scores)
+        return replace(result, rows=rows, queries=queries, seconds=round(time.monotonic() - started, 3))
 
 
 def _point_of(cell: Cell) -> AsIsPoint:

@@ -61,6 +61,7 @@ class CellResult:
         predictions: Predictions of the unlabelled splits, by split.
         epoch: The epoch whose weights were scored; None for the last weights.
         rows: Numbers of rows: of those to train on under `"train"`, and of every scored split under its name.
+        queries: The numbers of queries that these rows are of, in a ranking; None for other kinds.
         seconds: Duration without the making of tokens; a training that is shared counts for each of its cells.
         training_seconds: Duration of the training; 0 where nothing is trained.
         weights: Hash of the weights as they were kept; None where they are not kept.
@@ -83,6 +84,7 @@ class CellResult:
     intervals: dict[str, dict[str, list[float]]] | None = None
     only_answer: dict[str, str] | None = None
     chance: dict[str, dict[str, float]] | None = None
+    queries: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,9 @@ class Trained:
         rows = {"train": prepared.train_rows}
         for split in result.scores:
             rows[split] = len(prepared.rows[split])
+        queries = prepared.queries(result.scores)
+        if queries is not None and prepared.train_queries is not None:
+            queries = {"train": prepared.train_queries, **queries}
         # The weights are saved now, since the next cell may put those of another epoch into the model.
         weights = None
         if ready.keep is not None:
@@ -149,6 +152,7 @@ class Trained:
             result,
             epoch=epoch,
             rows=rows,
+            queries=queries,
             seconds=round(seconds, 3),
             training_seconds=round(self.seconds, 3),
             weights=weights,

@@ -4,7 +4,7 @@ Tokens are kept in the cache as files, one for each split. A split may be limite
 *drawn* at random, always the same ones.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from limbeck.evaluation.evaluators import token_files
 from limbeck.evaluation.tasks.registry import DRAWN
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.kind import Outputs
+from limbeck.kinds.ranking_scores import queries_of
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task, TaskData
 
@@ -37,6 +38,7 @@ class PreparedTask:
         task: The task.
         rows: The rows of every split that is scored or predicted.
         train_rows: Number of rows to train on.
+        train_queries: How many queries these rows are of, in a ranking; None for other kinds.
         train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
             is trained.
         folder: Holds a file of tokens for each split of `rows`; None where texts are compared by their vectors.
@@ -46,9 +48,16 @@ class PreparedTask:
     task: Task
     rows: Mapping[str, Sequence[LabelledRow]]
     train_rows: int = 0
+    train_queries: int | None = None
     train_folder: Path | None = None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+
+    def queries(self, splits: Iterable[str]) -> dict[str, int] | None:
+        """Return the number of queries of each split; None where the rows are not documents of queries."""
+        if not KINDS[self.task.kind].facts.has_queries:
+            return None
+        return {split: len(queries_of(self.rows[split])) for split in splits}
 
     def tokens(self, split: str) -> Path:
         """Return the file of a split's tokens; the split `"train"` has the tokens to train on.
@@ -155,10 +164,14 @@ def prepare(
     notes += notes_of_draws(data, rows)
     folder = root / fingerprint([*key, keys.rows, max_scored_rows, list(rows)])
     encoding_notes += _encode_splits(rows, task, tokenizer, folder, length, stride)
+    train_queries = None
+    if KINDS[task.kind].facts.has_queries:
+        train_queries = len(queries_of(train_rows))
     return PreparedTask(
         task,
         rows,
         train_rows=len(train_rows),
+        train_queries=train_queries,
         train_folder=train_folder,
         folder=folder,
         notes=(*notes, *encoding_notes),

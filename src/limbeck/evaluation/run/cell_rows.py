@@ -14,7 +14,7 @@ from limbeck.evaluation.results.predictions import save_predictions
 from limbeck.evaluation.run.pending import PendingTask
 from limbeck.evaluation.run.trainings import Failure, SharedTraining
 
-_OPTIONAL_FIELDS = ("weights", "thresholds", "intervals", "only_answer", "chance")
+_OPTIONAL_FIELDS = ("weights", "thresholds", "intervals", "only_answer", "chance", "queries")
 """Fields of a result that rows have only where they are known: rows of earlier versions lack them too."""
 
 
