@@ -1,11 +1,14 @@
 """Where progress goes where nothing is said of it, and how bars and results look in a notebook."""
 
 import html
+import importlib.machinery
+import importlib.util
 import io
 import logging
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -13,13 +16,14 @@ import pytest
 from rich.console import Console
 
 import limbeck
+from limbeck.api.calls import checked_call
 from limbeck.api.model_folder import ModelFolder
 from limbeck.api.progress import progress_console
 from limbeck.api.results import Shown as ShownResult
 from limbeck.core.blocks import Notes, Table
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.escaping import TerminalConsole
-from limbeck.core.progress_bars import ProgressBar, print_plain
+from limbeck.core.progress_bars import ProgressBar, activity, print_plain
 from limbeck.training.callbacks import ProgressReporter
 from tests.support.models import make_teacher
 
@@ -132,6 +136,48 @@ def test_a_notebook_shows_bars_in_one_place(notebook, monkeypatch):
         progress("tokenising", 3, 10, "rows")
     assert "3 of 10 rows" in notebook.pages[-1], "it stays"
     assert console.file.getvalue() == ""
+
+
+def test_a_notebook_shows_work_that_reports_nothing(notebook, monkeypatch):
+    monkeypatch.setattr("limbeck.core.progress_bars._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("limbeck.core.progress_bars._NOTEBOOK_CLOCK_SECONDS", 0.02)
+    console = Console(force_jupyter=True, file=io.StringIO())
+    with activity(console, "comparing vectors"):
+        give_up = time.monotonic() + 60
+        while len(notebook.pages) < 3 and time.monotonic() < give_up:
+            time.sleep(0.01)
+    *while_it_works, after = notebook.pages
+    assert len(while_it_works) > 2 and all("comparing vectors" in page for page in while_it_works)
+    assert "comparing vectors" not in after
+
+    notebook.pages.clear()
+    with ProgressBar(Console(force_jupyter=True, quiet=True)) as bar:
+        bar(0.5, "the first half")
+    assert not notebook.pages, "a quiet console shows no bar"
+
+
+def test_a_notebook_says_that_libraries_are_loaded(monkeypatch):
+    lines = []
+    monkeypatch.setattr("limbeck.api.progress.print_plain", lambda console, line: lines.append(line))
+    finders = list(sys.meta_path)
+
+    @checked_call
+    def call(*, console):
+        importlib.util.find_spec("torch")
+        importlib.util.find_spec("torch")
+
+    # Python asks the finders only for modules that it does not have.
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    call(console=Console())
+    assert not lines, "this is no notebook"
+    call(console=Console(force_jupyter=True))
+    assert lines == ["loading PyTorch and other libraries …"]
+    loaded = ModuleType("torch")
+    loaded.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+    monkeypatch.setitem(sys.modules, "torch", loaded)
+    call(console=Console(force_jupyter=True))
+    assert len(lines) == 1, "PyTorch is loaded already"
+    assert sys.meta_path == finders
 
 
 def test_a_bar_shows_what_is_known_of_a_short_stage(notebook):

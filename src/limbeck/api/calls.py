@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic import ValidationError
+from rich.console import Console
 
+from limbeck.api.progress import announcing_libraries
 from limbeck.api.requests.fields import options_of, python_fields
 from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import LimbeckError, RecipeError, suggestion
@@ -67,7 +69,9 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
             signature.bind(*args, **options)
         except TypeError as error:
             raise RecipeError(f"{name}: {error}; see help({name}).") from None
-        with named_for_python():
+        # The functions that show progress take its console by name.
+        console = options.get("console")
+        with named_for_python(), announcing_libraries(console if isinstance(console, Console) else None):
             return function(*args, **options)
 
     return checked

@@ -2,10 +2,16 @@
 
 import io
 import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from rich.console import Console
 
 from limbeck.core.escaping import TerminalConsole
+from limbeck.core.progress_bars import print_plain
 from limbeck.core.ranks import is_main
 
 _WIDTH = 120
@@ -44,3 +50,43 @@ def progress_console(console: Console | None) -> Console:
     if standard_error.is_terminal or standard_error.is_jupyter:
         return standard_error
     return TerminalConsole(file=_LogLines(), width=_WIDTH, color_system=None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def announcing_libraries(console: Console | None) -> Iterator[None]:
+    """Print a line in a notebook if the code of the context imports PyTorch, which takes seconds.
+
+    On the command line `limbeck.cli.start_notice` says so.
+
+    Args:
+        console: The console that the user gives; see `progress_console`.
+    """
+    shown_on = progress_console(console)
+    if not shown_on.is_jupyter or "torch" in sys.modules:
+        yield
+        return
+    notice = _ImportNotice(shown_on)
+    sys.meta_path.insert(0, notice)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(notice)
+
+
+class _ImportNotice:
+    """A finder of modules that finds none: Python asks it for each module that is imported, so it sees PyTorch's.
+
+    Args:
+        console: Where its line is printed, once.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._has_printed = False
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Print the line if PyTorch is imported, and find nothing."""
+        if name == "torch" and not self._has_printed:
+            self._has_printed = True
+            print_plain(self._console, "loading PyTorch and other libraries …")
+        return None

@@ -36,6 +36,8 @@ _BRIEF_SECONDS = 3.0
 """Seconds up to which an activity is not worth a line of its own."""
 _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
+_NOTEBOOK_CLOCK_SECONDS = 1.0
+"""Seconds between two drawings of the bars in a notebook while nothing reports."""
 _NOTEBOOK_WIDTH = 115
 """Characters of a line in a notebook, as many as rich prints there."""
 
@@ -54,8 +56,15 @@ class _NotebookBars(progress.Progress):
     def update(self, task_id: progress.TaskID, **changes: Any) -> None:
         """Change a task, as rich does, and show all bars unless they were shown just before."""
         super().update(task_id, **changes)
-        if time.monotonic() - self._last_shown >= _NOTEBOOK_SECONDS:
-            self._show()
+        with self._lock:
+            if time.monotonic() - self._last_shown >= _NOTEBOOK_SECONDS:
+                self._show()
+
+    def show_if_due(self) -> None:
+        """Show the bars if they were not shown for a second, so that their clock goes on while nothing reports."""
+        with self._lock:
+            if self.tasks and time.monotonic() - self._last_shown >= _NOTEBOOK_CLOCK_SECONDS:
+                self._show()
 
     def stop(self) -> None:
         """Show the last state of the bars, or remove them if they are transient."""
@@ -64,7 +73,9 @@ class _NotebookBars(progress.Progress):
             self._show(empty=self.live.transient)
 
     def _show(self, *, empty: bool = False) -> None:
-        """Replace the element by a drawing of the bars, or by an empty one."""
+        """Replace the element by a drawing of the bars, or by an empty one; a quiet console shows none."""
+        if self.console.quiet:
+            return
         from IPython.display import HTML, display
 
         self._last_shown = time.monotonic()
@@ -183,8 +194,11 @@ class Bars:
         self._print_line(f"{name} …")
 
     def _repeat_line(self) -> None:
-        """Print the last line again if it was not replaced for so long that the next line is due."""
+        """Print the last line or draw the bars of a notebook again, if nothing has replaced them for so long."""
         self._print_if_due(time.monotonic())
+        # Rich has a thread of its own that draws the bars of a terminal again, but none for a notebook.
+        if isinstance(self.bars, _NotebookBars):
+            self.bars.show_if_due()
 
     def _print_if_due(self, now: float) -> None:
         """Print the line if a line is due, and for how long it has been the line, unless that is brief.
@@ -212,7 +226,8 @@ class Bars:
 
     def __enter__(self) -> Self:
         self.bars.start()
-        has_reader = not self._are_shown and not self.console.quiet
+        # Rich itself draws the bars of a terminal again.
+        has_reader = not self.console.is_terminal and not self.console.quiet
         if has_reader or self._has_file:
             self._watcher = _Watcher(self._repeat_line)
         return self
