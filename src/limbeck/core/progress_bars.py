@@ -20,9 +20,13 @@ from limbeck.core.progress import Count, Rate, Report, Tick
 NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
 """HTML of text from rich in a notebook: a table's columns need letters of one width, and a narrow page scrolls."""
 NOTEBOOK_LINES = (
-    '<pre style="font-family:monospace;white-space:pre-wrap;overflow-wrap:break-word;line-height:normal">{code}</pre>'
+    '<pre style="font-family:monospace;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;'
+    'line-height:normal">{code}</pre>'
 )
-"""HTML of notes and other lines in a notebook, which wrap at the edge of the page, however wide it is."""
+"""HTML of notes and other lines in a notebook, which wrap at the edge of the page, however wide it is.
+
+Without `word-break:normal`, the style of JupyterLab for outputs breaks lines inside of words.
+"""
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 LINE_SECONDS = 8.0
