@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from limbeck.core.records import RunEvaluation
 from limbeck.evaluation import Amounts, Side, compare_models, encode, latency
+from limbeck.evaluation.compare import _why_left_out
 from limbeck.evaluation.passages import build_passage_pairs
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
@@ -85,8 +86,16 @@ def test_a_batch_size_that_is_too_slow_is_left_out_with_the_way_to_measure_it(mo
     assert [batch.batch_size for batch in found.latency.batches] == [1]
     [(name, reason)] = found.unavailable.items()
     assert name == "latency with a batch of 32"
-    assert reason.startswith("5 passes of each model would have taken about 0 s here; to measure it, raise evaluation")
-    assert latency.least_limit(190.0) >= 190.0
+    assert reason.startswith("5 passes of each model would have taken about 0 s here, and no more than 0 s is allowed")
+
+
+def test_the_setting_that_measures_a_slow_batch_size_is_named_beside_the_time_that_it_allows():
+    assert _why_left_out(75.0, latency_seconds=12.0) == (
+        "5 passes of each model would have taken about 75 s here, and no more than 60 s is allowed with "
+        "evaluation.latency_seconds 12; to measure it, raise evaluation.latency_seconds to 19 or more, which allows "
+        "95 s."
+    )
+    assert latency.longest_rounds(latency.least_setting(61.0)) >= 1.25 * 61.0
 
 
 def test_queries_of_the_student_in_the_teachers_documents():

@@ -20,7 +20,7 @@ from limbeck.core.blocks import duration
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
-from limbeck.evaluation.latency import least_limit, measure_latency
+from limbeck.evaluation.latency import least_setting, longest_rounds, measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
@@ -228,13 +228,28 @@ def compare_models(
                 report=progress.part_of(report, *_LATENCY),
             )
         for batch_size, seconds in left_out.items():
-            evaluation.unavailable[f"latency with a batch of {batch_size}"] = (
-                f"{FEWEST_ROUNDS} passes of each model would have taken about {duration(seconds)} here; to measure it, "
-                f"raise evaluation.latency_seconds to {least_limit(seconds)} or more."
+            evaluation.unavailable[f"latency with a batch of {batch_size}"] = _why_left_out(
+                seconds, amounts.latency_seconds
             )
     if cuts:
         evaluation.cut = list(cuts.values())
     return evaluation
+
+
+def _why_left_out(seconds: float, latency_seconds: float) -> str:
+    """Return why a batch size has no latency, and the setting by which it has one.
+
+    Args:
+        seconds: The time that its fewest rounds would have taken.
+        latency_seconds: The setting as it was.
+    """
+    new_setting = least_setting(seconds)
+    return (
+        f"{FEWEST_ROUNDS} passes of each model would have taken about {duration(seconds)} here, and no more than "
+        f"{duration(longest_rounds(latency_seconds))} is allowed with evaluation.latency_seconds {latency_seconds:g}; "
+        f"to measure it, raise evaluation.latency_seconds to {new_setting} or more, which allows "
+        f"{duration(longest_rounds(new_setting))}."
+    )
 
 
 def _settings(

@@ -172,7 +172,7 @@ def measure_latency(
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
             most_seconds = None
             if left_out is not None and index > 0:
-                most_seconds = max(_MOST_TIMES * seconds, _ALLOWED_SECONDS)
+                most_seconds = longest_rounds(seconds)
             try:
                 passes = time_passes(
                     {"teacher": timed_teacher, "student": timed_student},
@@ -197,9 +197,21 @@ def measure_latency(
     )
 
 
-def least_limit(seconds: float) -> int:
-    """Return the least whole `seconds` of `measure_latency` by which rounds that take this long are measured."""
-    return math.ceil(seconds / _MOST_TIMES)
+def longest_rounds(seconds: float) -> float:
+    """Return how long the fewest rounds of a batch size behind the first may take, given `measure_latency`'s `seconds`.
+
+    Args:
+        seconds: For all batch sizes together.
+    """
+    return max(_MOST_TIMES * seconds, _ALLOWED_SECONDS)
+
+
+def least_setting(seconds: float) -> int:
+    """Return whole `seconds` for `measure_latency` by which rounds that took this long are measured.
+
+    The rounds of another measurement take another time, so they may take a quarter longer.
+    """
+    return math.ceil(1.25 * seconds / _MOST_TIMES)
 
 
 class _BlockClock:
