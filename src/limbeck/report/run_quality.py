@@ -213,11 +213,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
-    teacher_size = evaluation.teacher.parameters.transformer
-    student_size = evaluation.student.parameters.transformer
-    if teacher_size and student_size and student_size < teacher_size:
-        detail = f"{format_count(student_size)} Transformer parameters of {format_count(teacher_size)}"
-        yield Highlight(f"{teacher_size / student_size:.1f}x", "smaller", detail)
+    yield from _size_highlight(evaluation.teacher.parameters, evaluation.student.parameters)
     batch = evaluation.first_batch
     speedup = reliable_speedup(batch)
     if speedup:
@@ -234,6 +230,26 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
         label = "of training" if is_finished else "of training so far"
         read = f"{format_count(tokens)} tokens read by the student" if tokens else ""
         yield Highlight(duration(seconds), label, read)
+
+
+def _size_highlight(teacher: records.Parameters, student: records.Parameters) -> Iterator[Highlight]:
+    """Yield how much smaller the whole student is, embeddings included, and its Transformer part in small print."""
+    times = _times_smaller(teacher.total, student.total)
+    if not times:
+        return
+    detail = f"{format_count(student.total or 0)} parameters of {format_count(teacher.total or 0)}"
+    times_of_transformer = _times_smaller(teacher.transformer, student.transformer)
+    if times_of_transformer:
+        detail += f"; its Transformer part is {times_of_transformer} smaller"
+    yield Highlight(times, "smaller", detail)
+
+
+def _times_smaller(teacher: float | None, student: float | None) -> str:
+    """Return how many times smaller the student's size is: `2.0x`; "" where it is not, and where it is not known."""
+    if not teacher or not student:
+        return ""
+    ratio = round(teacher / student, 1)
+    return f"{ratio:.1f}x" if ratio > 1 else ""
 
 
 def _quality_highlight(quality: Quality) -> Highlight:
