@@ -148,7 +148,9 @@ def test_a_plot_of_a_single_point_is_its_table(copied, change, page_of):
     run = copied(name="run")
     for log in (run / "stages").glob("*/log.jsonl"):
         log.write_text('{"step": 3, "loss": 2.0, "loss_a": 1.0, "loss_b": 1.0}\n{"step": 3, "eval_loss": 2.5}\n')
-    assert list(page_of(run).figures()) == []
+    page = page_of(run)
+    assert list(page.figures()) == []
+    assert "curve" not in render_markdown(page, "figures"), "there is no curve to speak of"
 
 
 def test_several_folders_open_with_a_table_of_links_and_are_folded(rendered):

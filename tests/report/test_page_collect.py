@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from limbeck.core.blocks import Table
-from limbeck.core.folder_lock import process_note
+from limbeck.core.folder_lock import folder_lock, process_note
 from limbeck.core.records import PlannedStage, Stage
 from limbeck.errors import OutputError
 from limbeck.report import rendering
@@ -47,7 +47,7 @@ def test_the_page_of_a_changed_record(copied, page_of, name):
         if row["text"] is not None:
             (folder / "run.json").write_text(row["text"])
     text = render_markdown(page_of(folder, render=row.get("strict", False)), "figures")
-    assert [part for part in row["shown"] if part not in text] == []
+    assert [part for part in row.get("shown", ()) if part not in text] == []
     assert [part for part in row.get("hidden", ()) if part in text] == []
 
 
@@ -106,6 +106,21 @@ def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(copied, chang
     rows = table_of(page_of(folder), "Runs that are not finished")
     assert [row[:6] for row in rows] == [("last", "dead", "a (1 of 1)", "3 of 40", "2.5", "–")]
     assert not collect([change(folder, {"status": "finished"})])[0].unfinished
+
+
+def test_a_run_that_has_recorded_no_end_has_no_times_of_its_record(copied, page_of):
+    """Its record is older than its log and its heartbeat, so its times contradict those of the page's top."""
+    run = copied(edit={"status": "running"})
+    dead = render_markdown(page_of(run), "figures")
+    assert "- Status: dead" in dead and "- Status: running" not in dead
+    with folder_lock(run):
+        running = render_markdown(page_of(run), "figures")
+        [row] = table_of(page_of(run, copied(name="finished")), "Training of the runs")[:1]
+    assert running.count("- Status: running") == 2, "in the overview and in the provenance"
+    assert row[6] == "–", "the total time"
+    for text in (dead, running):
+        assert "- Started: " in text
+        assert "- Last updated: " not in text and "- Time: " not in text
 
 
 def test_references_without_a_title_have_their_bibtex(copied, page_of):

@@ -67,7 +67,7 @@ def test_the_last_line_may_be_one_that_is_being_written(tmp_path):
 def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
     entries = [{"step": 1000 * n, "loss": 1.0 / n, "tokens": 500.0 * n, "seconds": 5.0 * n} for n in (1, 2)]
     stage = StageFolder("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
-    assert lines_of(blocks_of(stage.log)) == ["S is not finished: its curves go up to step 2,000."]
+    assert lines_of(blocks_of(stage.log)) == ["S is not finished: its log goes up to step 2,000."]
     cells = stage_cells(stage, longest=10.0)
     assert tuple(map(str, cells[:5])) == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
 

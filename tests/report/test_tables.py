@@ -3,7 +3,6 @@
 import io
 import json
 import pkgutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +10,7 @@ from rich.console import Console
 
 import limbeck.report
 from limbeck.core.records import Run
+from limbeck.core.run_status import status_of
 from limbeck.core.studies import Comparison
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_model_card, write_tables
@@ -38,9 +38,9 @@ def test_counts_read_well():
     assert {value: format_count(value) for value in counts} == counts
 
 
-def test_a_record_of_no_rows_has_shares_of_nothing():
+def test_a_record_of_no_rows_has_shares_of_nothing(tmp_path):
     run = Run.read({"corpus": {"views": [{"stage": "a", "pieces": {"sentence": 0}}]}})
-    *_, table = run_provenance(run, Path())
+    *_, table = run_provenance(run, tmp_path, status_of(tmp_path))
     assert [str(cell) for cell in table.rows[0]] == ["a", "sentence", "0.00%"]
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 import limbeck
 from limbeck.core.blocks import Table
 from limbeck.core.records import Run, load
+from limbeck.core.run_status import status_of
 from limbeck.corpus import Lane, LengthSchedule
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.recipe.load import load_recipe
@@ -93,7 +94,7 @@ def test_a_run_that_is_stopped_beside_the_change_ends_alike(runs, step, tmp_path
 
 def test_the_report_has_the_shares_of_each_length_and_what_was_drawn_once(runs):
     folder = Path(runs[0]["output"])
-    blocks = run_provenance(load(Run, folder), folder)
+    blocks = run_provenance(load(Run, folder), folder, status_of(folder))
     [table] = [block for block in blocks if isinstance(block, Table) and block.caption == "Mixed sources"]
     drawn = record_of(runs[0])["stages"][0]["drawn"]["rows"]
     shares = (2 / 3, 1 / 3)

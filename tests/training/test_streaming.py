@@ -12,6 +12,7 @@ import torch
 import limbeck
 from limbeck.core.blocks import Table
 from limbeck.core.records import Run, load
+from limbeck.core.run_status import status_of
 from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.models.tokenizers import load_tokenizer
@@ -93,7 +94,7 @@ def test_the_record_of_a_stream(streamed_recipe):
     for name, share in drawn["shares"].items():
         assert abs(share - view["shares"][name]) < 0.15
     assert record["stages"][0]["held_out"]
-    blocks = run_provenance(load(Run, folder), folder)
+    blocks = run_provenance(load(Run, folder), folder, status_of(folder))
     [table] = [block for block in blocks if isinstance(block, Table) and block.caption == "Mixed sources"]
     assert all(row[2].startswith("size^0.3, in bytes of text") for row in table.rows)
     assert [(row[1], row[-1].value) for row in table.rows] == list(drawn["rows"].items())

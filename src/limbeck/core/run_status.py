@@ -82,6 +82,11 @@ class RunStatus:
         return f"{self.status}, no update for {duration(self.seconds_since)}"
 
     @property
+    def has_recorded_end(self) -> bool:
+        """Whether the run's record tells how it ended. That of a running run, or a dead one, is of an earlier time."""
+        return self.status in ("finished", "interrupted", "failed")
+
+    @property
     def process(self) -> str | None:
         """The process that works on the run, or the last one that did, in words; None where it is not known."""
         if self.pid is None:

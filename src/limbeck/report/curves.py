@@ -44,7 +44,8 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     # A log has reached no step if none of its lines has a loss.
     last_step = log.reached.get("step")
     if last_step is not None and not stage.is_finished:
-        yield Notes((f"{heading} is not finished: its curves go up to step {last_step:,.0f}.",))
+        # The page may have no curve of it, see above.
+        yield Notes((f"{heading} is not finished: its log goes up to step {last_step:,.0f}.",))
     problems = []
     if log.problem:
         problems.append(f"{heading}: {log.problem}")

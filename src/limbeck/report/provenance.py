@@ -11,14 +11,22 @@ import yaml
 
 from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Code, Facts, Table, duration, number
+from limbeck.core.run_status import RunStatus
 from limbeck.report.names import without_path
 
 _DIRTY = "-dirty"
 """git's mark of a working tree that differs from its commit."""
 
 
-def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
-    """Show how a run was made, then the text of its stages: fingerprints, mixed sources, and kinds of rows."""
+def run_provenance(run: records.Run, folder: Path, status: RunStatus) -> Iterator[Block]:
+    """Show how a run was made, then the text of its stages: fingerprints, mixed sources, and kinds of rows.
+
+    Args:
+        run: The run's record.
+        folder: Its folder.
+        status: Its status. Until the run has recorded its end, its record is older than its last sign of life, so its
+            times are left out.
+    """
     # Each part of a run has a seed and a time, by its name: `training 42`, `total 3 h 20 min`.
     seeds = [f"{name} {seed}" for name, seed in run.seeds.items()]
     times = [f"{name} {duration(seconds)}" for name, seconds in run.timings.items()]
@@ -26,6 +34,10 @@ def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
     facts["Peak memory"] = _gibibytes(run.peak_memory_bytes, digits=2)
     facts["Peak memory on the device"] = _gibibytes(run.peak_device_memory_bytes, digits=2)
     facts["Time"] = ", ".join(times)
+    facts["Status"] = status.status
+    if not status.has_recorded_end:
+        del facts["Last updated"]
+        del facts["Time"]
     yield facts_block(facts)
     if run.corpus is not None:
         yield from _fingerprints(run.corpus)

@@ -13,6 +13,7 @@ from limbeck.core.blocks import (
     Cell,
     Code,
     Facts,
+    Figure,
     Notes,
     Paragraph,
     Table,
@@ -182,9 +183,12 @@ def training(run: RunFolder) -> Iterator[Block]:
                 "dropout.",
             )
         )
+    has_curves = False
     for stage in run.stages:
-        yield from loss_blocks(stage, f"Stage '{stage.title}'", _positive_class(run, stage))
-    if any(stage.log.curves for stage in run.stages):
+        for block in loss_blocks(stage, f"Stage '{stage.title}'", _positive_class(run, stage)):
+            has_curves = has_curves or isinstance(block, Figure)
+            yield block
+    if has_curves:
         yield Notes(("The numbers of these curves are in `log.jsonl` in the folder of each stage.",))
 
 
@@ -322,7 +326,7 @@ def recipe(run: RunFolder) -> Iterator[Block]:
 @section(RunFolder, "Provenance")
 def provenance(run: RunFolder) -> Iterable[Block]:
     """Describe how the run was made."""
-    return run_provenance(run.record, run.folder)
+    return run_provenance(run.record, run.folder, run.status)
 
 
 @section(RunFolder, "References")

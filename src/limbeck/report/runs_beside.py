@@ -50,7 +50,7 @@ def training_seconds(run: RunFolder) -> float:
 def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     """Compare runs by their facts and figures, a run a row, and draw their quality."""
     yield from _quality_figures(runs)
-    longest = max(run.record.timings.get("total", 0.0) for _, run in runs)
+    longest = max(_total_seconds(run) or 0.0 for _, run in runs)
     training_facts = [(title, _training_facts(run, longest)) for title, run in runs]
     training = _facts_table("Training of the runs", training_facts)
     yield training.with_words("Teacher", "Student", "Methods")
@@ -93,6 +93,13 @@ def _were_measured_differently(runs: TitledRuns) -> bool:
     return len(versions) > 1
 
 
+def _total_seconds(run: RunFolder) -> float | None:
+    """Return the seconds of a run from its start to its end; None until its end is recorded."""
+    if not run.status.has_recorded_end:
+        return None
+    return run.record.timings.get("total")
+
+
 def _training_facts(run: RunFolder, longest: float) -> dict[str, AnyCell]:
     """Return models and methods, which are words, then the course of the training.
 
@@ -111,7 +118,7 @@ def _training_facts(run: RunFolder, longest: float) -> dict[str, AnyCell]:
         rates.append(str(number(stage.record.tokens_per_second)))
         losses.append(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")))
         tokens += stage.record.tokens or 0
-    seconds = run.record.timings.get("total")
+    seconds = _total_seconds(run)
     return {
         "Teacher": without_path(run.record.teacher.name_or_path),
         "Student": run.record.student.shape,
