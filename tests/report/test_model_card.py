@@ -7,16 +7,20 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from huggingface_hub import EvalResult, ModelCard
 from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
 from markdown_it import MarkdownIt
+from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
 from limbeck.core.exports import Export
 from limbeck.core.kinds import KIND_NAMES, KINDS
 from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.word_windows import WordEncoder
 from limbeck.errors import ModelError
 from limbeck.export.exporting import export_model
 from limbeck.export.request import ExportRequest
@@ -33,6 +37,7 @@ from limbeck.report.layers import layer_rows
 from limbeck.report.task_scores import ScoredRows, find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
+from tests.support.corpora import bert_byte_tokenizer
 from tests.support.models import make_teacher
 from tests.support.run_figures import evaluation as figures_of_run
 from tests.support.students import sentence_student
@@ -510,6 +515,34 @@ def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
     assert printed
 
 
+@pytest.mark.parametrize("is_byte_level", [False, True])
+def test_the_code_of_a_tagger_prints_the_tag_of_each_word(tmp_path: Path, is_byte_level, capsys):
+    """As limbeck itself finds the tags: by the first token of a word, and without special tokens."""
+    tokenizer = bert_byte_tokenizer()
+    changes = {"vocab_size": len(tokenizer)} if is_byte_level else {}
+    tags = {0: "O", 1: "B-NP", 2: "I-NP"}
+    student = make_teacher(tmp_path, "bert", head="token_classification", layers=1, id2label=tags, **changes)
+    if is_byte_level:
+        tokenizer.save_pretrained(student)
+    words = ["A", "first", "sentence", "."]
+    tokenizer = AutoTokenizer.from_pretrained(student)
+    (window,) = WordEncoder(tokenizer, 64).windows(["\t".join(words)], SourceReport())
+    assert len(window.input_ids) > len(words) + 2, "a word has several tokens"
+    model = AutoModelForTokenClassification.from_pretrained(student)
+    tag_of_word = {}
+    for word, number in zip(window.words, model(torch.tensor([window.input_ids])).logits[0].argmax(-1), strict=True):
+        tag_of_word[word] = tags[int(number)]
+    expected = str([(word, tag_of_word[number]) for number, word in enumerate(words)])
+
+    card = text_of_card(run_record(student={"head": "token_classification"}), student)
+    (printed,) = run_snippets(card, student, capsys)
+    assert printed.strip() == expected
+    request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
+    done = export_model(request, finish=export_card.card_writer(str(student)))
+    (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
+    assert printed.strip() == expected
+
+
 def test_the_code_of_a_graph_reads_prompts(tmp_path: Path):
     library = pytest.importorskip("sentence_transformers")
     student = sentence_student(tmp_path, normalize=False)
@@ -701,7 +734,7 @@ def test_a_kind_of_head_is_used_by_what_is_known_of_it():
         ast.parse(code)
         read = {
             "value": "logits.item()", "relevance": "logits.item()", "class": "logits.argmax(-1)[0]",
-            "classes": "logits[0] > 0", "token": "for row in logits.argmax(-1)", "span": "start.argmax() : end",
+            "classes": "logits[0] > 0", "token": "in first_tokens.items()", "span": "start.argmax() : end",
         }[KINDS[name].label]  # fmt: skip
         assert read in code.splitlines()[-1]
         assert ("config.id2label" in code) == KINDS[name].has_classes

@@ -53,6 +53,21 @@ _UNLABELLED = (-1, "-1")
 """Values that data sets have in the place of unknown tags."""
 _NOT_SCORED = (IGNORED_LABEL, str(IGNORED_LABEL))
 """Values in the place of the tag of a word that is neither trained on nor scored, as Hugging Face's data sets have."""
+# `WordEncoder` does the same to a byte-level tokenizer.
+_EXAMPLE_WORDS = """\
+words = ["A", "first", "sentence", "."]
+splitter = tokenizer.backend_tokenizer.pre_tokenizer
+if hasattr(splitter, "add_prefix_space"):
+    splitter.add_prefix_space = True  # in training each word was read with a space before it
+"""
+"""Lines of example code that make words for the tokenizer."""
+_FIRST_TOKENS = """\
+first_tokens = {}  # the tag of a word is that of its first token
+for place, number in enumerate(batch.word_ids()):
+    if number is not None:  # a special token is in no word
+        first_tokens.setdefault(number, place)
+"""
+"""Lines of example code that find the tokens whose output is a tag."""
 
 
 def _gold(rows: Sequence[LabelledRow]) -> NDArray[np.int64]:
@@ -96,9 +111,15 @@ class TokenClassification(Kind):
     scoring_types: Mapping[str, pa.DataType] = {"row": pa.int64(), "words": pa.list_(pa.int32())}
     held_out_metric = "accuracy"
     usage = HeadUsage(
-        texts='["A first sentence.", "A second one."], padding=True',
-        torch="print([[model.config.id2label[int(label)] for label in row] for row in output.logits.argmax(-1)])",
-        onnx=RUN_LOGITS + "print([[config.id2label[int(label)] for label in row] for row in logits.argmax(-1)])",
+        before=_EXAMPLE_WORDS,
+        texts="words, is_split_into_words=True",
+        torch=_FIRST_TOKENS
+        + "labels = output.logits[0].argmax(-1).tolist()\n"
+        + "print([(words[number], model.config.id2label[labels[place]]) for number, place in first_tokens.items()])",
+        onnx=RUN_LOGITS
+        + _FIRST_TOKENS
+        + "labels = logits[0].argmax(-1).tolist()\n"
+        + "print([(words[number], config.id2label[labels[place]]) for number, place in first_tokens.items()])",
     )
 
     def check_source(self, source: RowSource) -> None:

@@ -11,12 +11,14 @@ class HeadUsage:
         torch: Prints the prediction of `output`, which the `model` returned for a `batch`.
         onnx: Runs the graph of a `session` on its `inputs`, and prints the prediction.
         texts: Arguments by which the tokenizer reads an example; None where a row is a text or a pair of texts.
+        before: Lines before the call of the tokenizer, which make what `texts` names.
         puts_in_order: Whether the head scores documents for a query, so that cards show how to rank them too.
     """
 
     torch: str
     onnx: str
     texts: str | None = None
+    before: str = ""
     puts_in_order: bool = False
 
 
