@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 import limbeck
+from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.loading import load_model
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.report.quality_notes import comparison_notes
+from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.corpora import build_corpora
 from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.task_scores import measure_tasks
@@ -84,6 +87,24 @@ def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
     measure_tasks(plan, load_tokenizers(plan), student, lambda *_, **__: teacher, lambda *said: told.append(said))
     assert [share for share, *_ in told] == [0.5, 1.0], "two models"
     assert told[0][1:] == ("rows of MRPC", (12, "rows"))
+
+
+def test_scores_by_step_show_their_batches(whole, tmp_path, monkeypatch):
+    """So do the scores that choose the best step, which are measured once more."""
+    monkeypatch.setattr(head_outputs, "EVALUATION_BATCH", 5)
+    shown = []
+
+    @contextmanager
+    def activity(self, what):
+        yield lambda *amount: shown.append((what, *amount))
+
+    monkeypatch.setattr(ProgressReporter, "activity", activity)
+    recipe = elsewhere(whole, tmp_path / "run")
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "accuracy"}
+    recipe["stages"][0]["training"] |= {"max_steps": 2, "eval_steps": 2, "save_steps": 2, **best}
+    limbeck.distill(recipe)
+    scores = [amount for what, *amount in shown if what == "scores on development rows"]
+    assert scores == 2 * [[1, 3, "batches"], [2, 3, "batches"], [3, 3, "batches"]]
 
 
 def test_a_student_with_one_answer_is_called_that_below_the_table():

@@ -5,13 +5,14 @@ Development rows are labelled rows of a run's task that nothing is trained on. A
 """
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import hashing, paths
-from limbeck.core.progress import ShowActivity, no_activity
+from limbeck.core.progress import Count, ShowActivity, no_activity
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.evaluation.evaluators import head_match, head_outputs, prepared_task
@@ -112,8 +113,7 @@ class DevelopmentScores(TrainerCallback):
         """Score the student where it is due, and log the scores before the step's checkpoint keeps the log."""
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):
             return
-        with self.activity("scores on development rows"):
-            scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
+        scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
         # `log` resets `should_log`, as if the step had been logged, but the line with the step's loss is still to come.
         loss_is_due = control.should_log
         self.log(scores)
@@ -132,8 +132,18 @@ class DevelopmentScores(TrainerCallback):
         self._copy.load_state_dict(self._student.state_dict())
         prepared = self._prepared
         (split,) = prepared.task.scored  # Development rows have exactly one split.
-        predictions = head_outputs.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
-        return score(prepared.task, split, prepared.rows[split], predictions)
+        with self.activity("scores on development rows") as tick:
+
+            def show_batches(share: float, what: str, count: Count | None = None, /) -> None:
+                assert count is not None
+                rows = count.done / share
+                done = math.ceil(count.done / head_outputs.EVALUATION_BATCH)
+                tick(done, math.ceil(round(rows) / head_outputs.EVALUATION_BATCH), "batches")
+
+            predictions = head_outputs.predict(
+                self._copy, self._tokenizer, prepared, split, classes=self._classes, report=show_batches
+            )
+            return score(prepared.task, split, prepared.rows[split], predictions)
 
 
 def scores_by_step(
