@@ -234,6 +234,29 @@ def test_an_activity_is_a_bar_on_a_terminal_that_goes_when_it_is_done(terminal):
     assert "loading" not in shown(screen)
 
 
+def test_the_clock_of_an_activity_goes_on_at_a_full_count_beside_the_time_left(clock, terminal, monkeypatch):
+    terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    opened = []
+    enter = Bars.__enter__
+    monkeypatch.setattr(Bars, "__enter__", lambda bars: [opened.append(bars), enter(bars)][1])
+    with activity(Console(stderr=True), "making the student") as tick:
+
+        def line_after(seconds, done):
+            clock.now += seconds
+            tick(done, 320_000, "tokens, pass 2/5")
+            page = Console(file=io.StringIO(), width=80)
+            page.print(opened[0].bars.get_renderable())
+            return page.file.getvalue().strip()
+
+        assert line_after(10, 20_000).endswith("20,000 of 320,000 tokens, pass 2/5 0:00:10"), "one count has no pace"
+        assert line_after(300, 170_000).endswith("170,000 of 320,000 tokens, pass 2/5 0:05:10 5.0 min left")
+        assert line_after(270, 305_000).endswith("0:09:40 30 s left")
+        assert line_after(20, 320_000).endswith("0:10:00")
+        assert line_after(60, 320_000).endswith("0:11:00"), "the work goes on"
+        assert line_after(1, 10).endswith("0:11:01"), "a smaller count begins anew"
+
+
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     stream = io.StringIO()
     report = line_by_line(no_progress, Console(file=stream))

@@ -1,6 +1,7 @@
 """Runs with a fitted start: instant students, resuming, the untrained start of reports, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from limbeck.recipe.chosen_models import missing_fit, untrained_plan
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.training import start_text
+from limbeck.training.evaluation import evaluate_student
 from limbeck.training.heartbeat import Heartbeat
 from tests.support.commands import call
 from tests.support.recipes import recipe_of
@@ -67,16 +69,21 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     monkeypatch.setattr(Heartbeat, "beat", noted)
     monkeypatch.setattr(start_text, "_BATCH", 4)
     read = []
-    tick_of = start_text.with_progress
+    with_beats = Heartbeat.with_beats
     monkeypatch.setattr(
-        "limbeck.training.run.with_progress",
-        lambda reader, tick: tick_of(reader, lambda *amount: [read.append(amount), tick(*amount)]),
+        Heartbeat,
+        "with_beats",
+        lambda self, tick: with_beats(self, lambda *amount: [read.append(amount), tick(*amount)]),
     )
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     limbeck.distill(recipe | {"evaluation": {"enabled": False}})
     # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
-    assert read.count((500, 500, "tokens read to make the start")) == 2
-    assert read.count((50, 50, "tokens read to check the fit")) >= 2
+    read = [amount for amount in read if "pass" in amount[2]]
+    assert list(dict.fromkeys(unit for _, _, unit in read)) == [f"tokens, pass {number}/4" for number in range(1, 5)]
+    counts = [done for done, _, _ in read]
+    assert counts == sorted(counts), "the count goes on over all passes"
+    done, total, _ = read[-1]
+    assert done == total > 1000
     assert activities.count("models") > len(read) > 8
 
 
@@ -168,7 +175,15 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
     monkeypatch.setattr("limbeck.recipe.chosen_models._TRAINED_TOKENS_PER_FITTED", 2)
     comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
+    steps = []
+    monkeypatch.setattr(
+        "limbeck.training.distil.evaluate_student",
+        lambda run, report: evaluate_student(run, lambda share, step, count=None: steps.append(step)),
+    )
     result = limbeck.distill(recipe)
+    assert steps[:2] == ["loading both models", "making the untrained start to compare with"]
+    pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens, pass 1/4"
+    assert re.fullmatch(pattern, steps[2])
     tokens = result.record["stages"][0]["tokens"] // 2
     summary = result.record["evaluation"]["start"]["summary"]
     assert summary.startswith("Starts from teacher layers 1, 2, 4 and copied embeddings. ")

@@ -12,6 +12,7 @@ from typing import Any, Self, TextIO
 
 from rich import progress
 from rich.console import Console
+from rich.table import Column
 
 from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
@@ -276,7 +277,8 @@ class _Watcher:
 def activity(console: Console, what: str) -> Iterator[Tick]:
     """Show that something is done which may take longer than a reader likes to wait without a word.
 
-    On a terminal it is a bar that goes when the work is done; elsewhere lines, and none if the work is brief.
+    On a terminal it is a bar that goes when the work is done; elsewhere lines, and none if the work is brief. The time
+    left is estimated from the pace since the first count.
 
     Args:
         console: The console; at most one activity or bar is shown on it at a time.
@@ -286,17 +288,51 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
         A function that shows how much is done, for work that is counted.
     """
     amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
-    elapsed = progress.TimeElapsedColumn()
-    with _ActivityBars(console, amount, elapsed, transient=True) as shown:
-        task = shown.bars.add_task(what, total=None, amount="")
+    # On a narrow terminal the bar gets shorter, and not the clock.
+    elapsed = progress.TimeElapsedColumn(table_column=Column(no_wrap=True))
+    time_left = progress.TextColumn("{task.fields[left]}", style="progress.remaining")
+    with _ActivityBars(console, amount, elapsed, time_left, transient=True) as shown:
+        task = shown.bars.add_task(what, total=None, amount="", left="")
         shown.line(what)
+        pace = _Pace()
 
         def tick(done: int, total: int, unit: str, /) -> None:
             text = f"{done:,} of {total:,} {unit}"
-            shown.bars.update(task, completed=done, total=total, amount=text)
-            shown.line(f"{what}: {text}")
+            left = pace.time_left(done, total)
+            words = "" if left is None else left.after(0.0)
+            shown.bars.update(task, completed=done, total=total, amount=text, left=words)
+            # The work goes on behind its last count, and the clock with it, which rich stops at a full bar.
+            shown.bars.tasks[0].finished_time = None
+            shown.line(f"{what}: {text}", left=left)
 
         yield tick
+
+
+class _Pace:
+    """Estimates the time that counted work still takes, from the counts since the first one.
+
+    Attributes:
+        _first: The first count, and its time in seconds.
+        _last: The last count. A smaller one, as of further work of the same activity, begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._first = (0, 0.0)
+        self._last: int | None = None
+
+    def time_left(self, done: int, total: int) -> TimeLeft | None:
+        """Return the estimate after a count; None where it is unknown, as after the first count."""
+        now = time.monotonic()
+        if self._last is None or done < self._last:
+            self._first = (done, now)
+        self._last = done
+        first_count, began = self._first
+        if done == first_count or done >= total:
+            return None
+        seconds = (now - began) * (total - done) / (done - first_count)
+        # These words are short, so that a terminal of 80 columns has room for the clock too.
+        form = "{seconds:.0f} s left" if seconds < 60 else "{minutes:.1f} min left"
+        return TimeLeft(seconds, form)
 
 
 class _ActivityBars(Bars):

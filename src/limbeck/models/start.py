@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from limbeck.core.progress import Tick, no_tick
 from limbeck.core.records import Initialisation
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import ModelError
@@ -157,6 +158,7 @@ def start_student(
     texts: ReadText | None = None,
     pieces: Pieces | None = None,
     source_name: str = "",
+    tick: Tick = no_tick,
 ) -> Initialisation:
     """Set the student's tensors by the steps of a start, in place.
 
@@ -174,6 +176,7 @@ def start_student(
         texts: Reads text with the source, for steps that need some; see `read_text`.
         pieces: For averaged embeddings, the source's tokens of each token of the student; see `pieces_of_tokens`.
         source_name: Name of a source that is not the student's teacher, for the summary.
+        tick: Receives the progress of a step that takes long.
 
     Returns:
         The start for the run's record, with the origin of every tensor: the names of those that are `copied`,
@@ -187,6 +190,7 @@ def start_student(
     start.source_head = source_head
     start.texts = texts
     start.pieces = pieces
+    start.tick = tick
     for step in steps_of(settings):
         if step.reads_text and texts is None:
             raise ModelError(

@@ -10,6 +10,7 @@ Axis letters: B texts of a batch, L tokens, n real tokens, F inputs of an output
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,13 +86,13 @@ class Fit(StartStep):
         options = _options_of(start.settings)
         targets = targets_of(options, start.layers, shape_of(start.source.config))
         student = base_model(start.student)
-        text = _Text(start, options.tokens)
         outputs = [_LayerOutput.of(student, layer, targets) for layer in range(1, len(targets) + 1)]
         last_output = outputs[-1]
         fitted_outputs = outputs[_unchanged_layers(start, targets) :]
         if not fitted_outputs:
             # Every layer gives its target already.
             return
+        text = _Text(start, options.tokens, layers=len(fitted_outputs))
         copied_weights = [_copied_weights(output.linear) for output in fitted_outputs]
 
         with evaluation_mode(student):
@@ -448,17 +449,24 @@ def _sums_by_text(rows: Tensor, text_of_token: Tensor, texts: int) -> Tensor:
     return rows.new_zeros(texts, rows.shape[1]).index_add(0, text_of_token, rows)
 
 
-@dataclass(frozen=True)
 class _Text:
-    """The text of a fit.
+    """The text of a fit, which is read in passes: the held-out text, the text once for each layer, the held-out text.
 
     Args:
-        start: The start.
+        start: The start, whose `tick` receives the tokens that all passes have read.
         tokens: Tokens to fit to.
+        layers: Layers that are fitted.
     """
 
-    start: Start
-    tokens: int
+    def __init__(self, start: Start, tokens: int, *, layers: int) -> None:
+        self.start = start
+        self._tokens = tokens
+        self._layers = layers
+        # Tokens of a pass over each text: about these, until one pass has counted them.
+        self._tokens_to_fit = tokens
+        self._tokens_held_out = math.ceil(tokens / 10)
+        self._passes = 0
+        self._tokens_read = 0
 
     def batches(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
         """Read the text in batches, each with the hidden state of the source that a layer is fitted to.
@@ -467,15 +475,32 @@ class _Text:
             output: The end of the layer.
             held_out: Read other text, of a tenth as many tokens, which is never fitted to.
         """
+        self._passes += 1
+        tokens_before = self._tokens_read
         assert self.start.texts is not None
         vocabulary_size = self.start.student.get_input_embeddings().num_embeddings
-        for batch in self.start.texts([_stream_of(output)], tokens=self.tokens, held_out=held_out):
+        for batch in self.start.texts([_stream_of(output)], tokens=self._tokens, held_out=held_out):
             if int(batch.inputs["input_ids"].max()) >= vocabulary_size:
                 raise ModelError(
                     "The student has another vocabulary than the model that it starts from, so the two cannot read the "
                     "same tokens; leave initialise.fit out."
                 )
             yield batch
+            self._tokens_read += int(batch.inputs["attention_mask"].sum())
+            self._show_progress()
+
+        tokens_of_pass = self._tokens_read - tokens_before
+        if held_out:
+            self._tokens_held_out = tokens_of_pass
+        else:
+            self._tokens_to_fit = tokens_of_pass
+
+    def _show_progress(self) -> None:
+        """Report how many tokens of all passes are read."""
+        total = self._layers * self._tokens_to_fit + 2 * self._tokens_held_out
+        # A first pass may read a few more tokens than it was asked for.
+        done = min(self._tokens_read, total)
+        self.start.tick(done, total, f"tokens, pass {self._passes}/{self._layers + 2}")
 
     def target(self, batch: SourceText, output: _LayerOutput) -> Tensor:
         """The target of a layer, float64 `[B, L, S]`, in the directions that a narrower student keeps."""

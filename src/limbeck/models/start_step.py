@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
+from limbeck.core.progress import Tick, no_tick
 from limbeck.models import bases
 from limbeck.models.families import Shape, base_model
 from limbeck.models.layer_selection import LayerStrategy
@@ -100,6 +101,7 @@ class Start:
         source_head: The head that the source was loaded with, or None.
         texts: Reads text, handed in by the caller; None where no step needs text.
         pieces: The source's tokens of each token of a student with another vocabulary, handed in by the caller.
+        tick: Receives the progress of a step that takes long.
         transfer: The origin of every tensor below the head.
         copied_head: Names of the head's parameters that were copied.
         fit: The facts of a fit on text, if there was one.
@@ -114,6 +116,7 @@ class Start:
     source_head: Head | None = None
     texts: ReadText | None = None
     pieces: Pieces | None = None
+    tick: Tick = no_tick
     transfer: Transfer = field(default_factory=Transfer)
     copied_head: list[str] = field(default_factory=list)
     fit: FittedStart | None = None

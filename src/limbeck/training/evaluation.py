@@ -13,7 +13,7 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
-from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.progress import Report, Tick, no_progress, part_of
 from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
 from limbeck.corpus import Document, LabelledCorpus
 from limbeck.errors import LimbeckError
@@ -56,7 +56,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
 
     amounts = amounts_of(plan, run.corpora)
-    start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts)
+    start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts, report)
     # The share of the progress: scores on tasks take about as long as the comparison of vectors and speed.
     share_of_comparison = 0.5 if last_stage_of_head(plan) is not None else 1.0
     comparison = compare_models(
@@ -71,7 +71,8 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         report=part_of(report, 0.0, share_of_comparison),
     )
 
-    _add_languages(run, comparison, teacher_vectors, student_vectors, student)
+    report_languages = part_of(report, share_of_comparison, share_of_comparison)
+    _add_languages(run, comparison, teacher_vectors, student_vectors, student, report_languages)
     if no_start:
         comparison.start = UntrainedStart(unavailable=no_start)
 
@@ -80,7 +81,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     start_with_head = None
     # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
     if last_stage_of_head(plan) is not None and plan.stages:
-        start_with_head, comparison.start = _untrained_with_head(run)
+        start_with_head, comparison.start = _untrained_with_head(run, report_tasks)
     development = measure_tasks(
         plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, start=start_with_head
     )
@@ -165,6 +166,7 @@ def _add_languages(
     teacher_vectors: str | SentenceHead,
     student_vectors: str | SentenceHead,
     student: PreTrainedModel,
+    report: Report,
 ) -> None:
     """Add the figures by language to a comparison, where the languages of the run's text are known.
 
@@ -174,6 +176,7 @@ def _add_languages(
         teacher_vectors: How the teacher makes sentence vectors.
         student_vectors: How the student makes them.
         student: The student.
+        report: Receives progress.
     """
     compares_vectors = amounts_of(run.plan, run.corpora).pairs > 0
     if not run.corpora or not compares_vectors:
@@ -188,6 +191,7 @@ def _add_languages(
             "an earlier version (set $LIMBECK_CACHE to another folder to build it anew)."
         )
         return
+    report(1.0, "figures by language")
     documents = corpus.held_out_documents()
     documents_of_language = {}
     for language, places in places_of_language.items():
@@ -213,7 +217,7 @@ def _chose_step_field(plan: RunPlan) -> dict[str, Any]:
 
 
 def _untrained_start(
-    run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts
+    run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts, report: Report
 ) -> tuple[Start | None, str]:
     """Make the untrained student that the trained one is compared with.
 
@@ -222,6 +226,7 @@ def _untrained_start(
         teacher_vectors: How the teacher makes sentence vectors.
         student_vectors: How the student makes them.
         amounts: How much is compared.
+        report: Receives progress.
 
     Returns:
         The start, with an empty text; or None, with the reason why it cannot be made. None with an empty text where
@@ -234,7 +239,7 @@ def _untrained_start(
     if not compares_vectors or is_untrained:
         return None, ""
     try:
-        model, initialisation = run.make_untrained()
+        model, initialisation = run.make_untrained(tick=_report_start(report))
     except LimbeckError as error:
         return None, str(error)
     # Where the student pools otherwise than its teacher, maps behind its pooling were trained with it, so a start has
@@ -247,17 +252,29 @@ def _untrained_start(
     return Start(side, summary), ""
 
 
-def _untrained_with_head(run: Run) -> tuple[PreTrainedModel | None, UntrainedStart]:
+def _report_start(report: Report) -> Tick:
+    """Report that the untrained start is made, and return a function that reports how far it is."""
+    what = "making the untrained start to compare with"
+    report(0.0, what)
+
+    def report_amount(done: int, total: int, unit: str, /) -> None:
+        report(0.0, f"{what}: {done:,} of {total:,} {unit}")
+
+    return report_amount
+
+
+def _untrained_with_head(run: Run, report: Report) -> tuple[PreTrainedModel | None, UntrainedStart]:
     """Make the untrained student with the head of its teacher that is scored beside the trained one.
 
     Args:
         run: A run whose student has the head of a task.
+        report: Receives progress.
 
     Returns:
         The untrained student, or None where it cannot be made, with where it is from, or the reason.
     """
     try:
-        model, initialisation = run.make_untrained(run.plan.head)
+        model, initialisation = run.make_untrained(run.plan.head, _report_start(report))
     except LimbeckError as error:
         return None, UntrainedStart(unavailable=str(error))
     head = initialisation.head or StartedHead()

@@ -55,7 +55,7 @@ from limbeck.training.run_tokenizers import RunTokenizers, load_tokenizers
 from limbeck.training.seals import sync_tree
 from limbeck.training.stage import StageTraining
 from limbeck.training.stage_rows import pad_collator
-from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of, with_progress
+from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teacher_records import describe_source, describe_teachers
@@ -280,12 +280,10 @@ class Run:
             student: The plan of the recipe's student, or of a stage's.
             head: The head that it gets.
             stages: The stages that train it; the student of a stage is trained by that stage alone.
-            tick: Receives the progress of a start that reads text.
+            tick: Receives the progress of a start that takes long.
         """
         source = student.source
         read_batches = self._reader_of_text(stages, source)
-        if read_batches is not None:
-            read_batches = with_progress(read_batches, tick)
         # A run that trains nothing takes over the head that a stage on its rows would teach.
         if not self.plan.stages and self.plan.start_rows.stage is not None:
             stages = [self.plan.start_rows.stage]
@@ -298,19 +296,23 @@ class Run:
             seed=self.plan.recipe.seed,
             read_batches=read_batches,
             tokenizers=self.tokenizers,
+            tick=tick,
         )
 
-    def make_untrained(self, head: Head | None = None) -> tuple[PreTrainedModel, records.Initialisation]:
+    def make_untrained(
+        self, head: Head | None = None, tick: Tick = no_tick
+    ) -> tuple[PreTrainedModel, records.Initialisation]:
         """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`.
 
         Args:
             head: The head that it gets, from its teacher where shapes allow. None where only its sentence vectors are
                 compared.
+            tick: Receives the progress of a start that takes long.
         """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
-        tick = self.heartbeat.with_beats(no_tick)
-        model, initialisation = self._maker(plan, head=head, stages=self.plan.own_stages, tick=tick).make()
+        beat_and_tick = self.heartbeat.with_beats(tick)
+        model, initialisation = self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick).make()
         reason = missing_fit(plan, trained_tokens=tokens)
         if reason:
             initialisation.summary += f" {reason}"

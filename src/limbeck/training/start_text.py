@@ -7,7 +7,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from limbeck.core.progress import Tick
 from limbeck.corpus import PadCollator, StreamedCorpus, Tokenizers
 from limbeck.corpus.batches.batch import Inputs, read_batch
 from limbeck.inspection.layer_cosines import spread_batches
@@ -58,30 +57,6 @@ def reader_of(stage: StagePlan, corpus: AnyCorpus, tokenizers: Tokenizers, sourc
             yield batch.student if reads_as_student else batch.teacher
 
     return read_inputs
-
-
-def with_progress(read: ReadBatches, tick: Tick) -> ReadBatches:
-    """Return a reader that shows how many tokens it has read; a start may read the text several times.
-
-    Args:
-        read: The reader.
-        tick: Receives the tokens that are read since the beginning of the text.
-    """
-
-    def read_and_tick(*, tokens: int | None = None, held_out: bool = False) -> Iterator[Mapping[str, Tensor]]:
-        """Yield the batches, and report how many of the wanted tokens they have had."""
-        done = 0
-        for batch in read(tokens=tokens, held_out=held_out):
-            yield batch
-            # Without a number of tokens the text is short, and its reading is not shown.
-            if tokens is not None:
-                done += int(batch["attention_mask"].sum())
-                total = _wanted_tokens(tokens, held_out=held_out)
-                # Held-out tokens check a fit of the student's layers.
-                purpose = "check the fit" if held_out else "make the start"
-                tick(min(done, total), total, f"tokens read to {purpose}")
-
-    return read_and_tick
 
 
 def read_spread_rows(

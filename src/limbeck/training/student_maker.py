@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from limbeck.core.progress import Tick, no_tick
 from limbeck.core.records import Initialisation, Stage, Untrained
 from limbeck.models import families, heads, students
 from limbeck.models.loading import load_model
@@ -64,6 +65,7 @@ def make_student(
     teacher_head: heads.Head | None = None,
     read_batches: ReadBatches | None = None,
     tokenizers: RunTokenizers | None = None,
+    tick: Tick = no_tick,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
@@ -75,6 +77,7 @@ def make_student(
         teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
         read_batches: Reads text, for starts that look at activations of the teacher.
         tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
+        tick: Receives the progress of a start that takes long.
 
     Returns:
         The student, and the description of its start for the record.
@@ -111,6 +114,7 @@ def make_student(
         texts=texts,
         pieces=pieces,
         source_name=start.from_ or "",
+        tick=tick,
     )
     trained_words = plan.tokenizer.trained_words
     if trained_words:
@@ -147,6 +151,7 @@ class StudentMaker:
         seed: Decides what is random.
         read_batches: Reads text for starts that need some.
         tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
+        tick: Receives the progress of a start that takes long.
     """
 
     plan: StudentPlan
@@ -157,6 +162,7 @@ class StudentMaker:
     seed: int
     read_batches: ReadBatches | None = None
     tokenizers: RunTokenizers | None = None
+    tick: Tick = no_tick
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student and give it its start; see `make_student`."""
@@ -177,6 +183,7 @@ class StudentMaker:
             teacher_head=head_of_source,
             read_batches=self.read_batches,
             tokenizers=self.tokenizers,
+            tick=self.tick,
         )
         # Where a teacher reads the cut vocabulary of its student, the summary says so, a sentence for each fact.
         if any(stage.whole_tokenizer is not None for stage in self.stages):
