@@ -149,13 +149,16 @@ def test_a_run_without_a_fit_has_the_keys_that_it_had(bert_folder, text_folder, 
 @pytest.mark.parametrize(
     ("start", "trained", "fitted"),
     [
-        ({"layers": "random"}, 96 * 50, 96),
+        # An output map of 96 inputs is fitted to five tokens for each input or more.
+        ({"layers": "random"}, 96 * 50, 96 * 5),
+        ({"layers": [1, 2, 4]}, 96 * 50 * 5, 96 * 5),
+        ({"layers": [1, 2, 4]}, 96 * 50 * 6, 96 * 6),
         ({"layers": [1, 2, 4]}, 10**9, 100_000),
         ({"layers": [1, 2, 4]}, 96 * 50 - 1, None),
         (START, 10**9, 500),
         (START, 0, None),
     ],
-    ids=["random", "copied", "too little text", "fitted", "instant"],
+    ids=["random", "few tokens", "more tokens", "copied", "too little text", "fitted", "instant"],
 )
 def test_the_untrained_start_is_fitted_where_training_read_enough(
     bert_folder, text_folder, tmp_path, start, trained, fitted
@@ -173,6 +176,8 @@ def test_the_untrained_start_is_fitted_where_training_read_enough(
 
 def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("limbeck.recipe.chosen_models._TRAINED_TOKENS_PER_FITTED", 2)
+    monkeypatch.setattr("limbeck.recipe.chosen_models._LEAST_TRAINED_TOKENS_PER_FITTED", 1)
+    monkeypatch.setattr("limbeck.recipe.chosen_models._FITTED_TOKENS_PER_INPUT", 1)
     comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
     steps = []

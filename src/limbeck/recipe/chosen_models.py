@@ -28,6 +28,11 @@ _TRAINED_TOKENS_PER_FITTED = 50
 """The fit of an untrained start reads one token for so many of the training, so that it costs little beside it."""
 _MOST_FITTED_TOKENS = 100_000
 """Most tokens that the fit of an untrained start reads, as many as a fit reads by default."""
+_FITTED_TOKENS_PER_INPUT = 5
+"""Tokens that a fit needs for each input of an output map. A fit to about one for each input learns the noise of its
+text, and makes the student worse on other text."""
+_LEAST_TRAINED_TOKENS_PER_FITTED = 10
+"""Fewest tokens of the training for each one of a fit, where a fit needs more tokens than a small share of them."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,8 @@ def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
 
     - A student that starts from a checkpoint is compared with this checkpoint.
     - A student that starts from layers of a model is compared with these layers, and one that starts at random with
-      layers of its teacher, if its shape allows. Layers are fitted to the teacher where there is text for a fit.
+      layers of its teacher, if its shape allows. Layers are fitted to the teacher where the training was long enough
+      for the text of a fit: a fit of too few tokens makes them worse.
     - A student that was fitted and not trained is compared with its layers before the fit.
 
     Args:
@@ -198,11 +204,20 @@ def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
     if start.layers == "random":
         # `ends` copies layers of the bottom and the top of the teacher, as in a recipe that names no start.
         untrained = _with_start(student, layers="ends", embeddings="auto")
-    fitted_tokens = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
-    # With fewer tokens than inputs of an output map the fit would hardly change anything.
-    if fitted_tokens < untrained.shape.ffn:
+    if trained_tokens < _trained_tokens_for_fit(untrained):
         return untrained
-    return with_fit(untrained, FitOptions(tokens=fitted_tokens))
+    share_of_training = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
+    return with_fit(untrained, FitOptions(tokens=max(share_of_training, _needed_tokens(untrained))))
+
+
+def _needed_tokens(student: StudentPlan) -> int:
+    """Fewest tokens to fit the output maps of a student's layers to."""
+    return _FITTED_TOKENS_PER_INPUT * student.shape.ffn
+
+
+def _trained_tokens_for_fit(student: StudentPlan) -> int:
+    """Fewest tokens that a training reads for a fit of the untrained start to be worth its time."""
+    return _LEAST_TRAINED_TOKENS_PER_FITTED * _needed_tokens(student)
 
 
 def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
@@ -216,11 +231,12 @@ def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
     has_copied_layers = start.checkpoint is None and start.layers != "random"
     if not has_copied_layers or start.fit is not None or trained_tokens == 0:
         return ""
-    wanted_tokens = untrained.shape.ffn * _TRAINED_TOKENS_PER_FITTED
+    wanted_tokens = _trained_tokens_for_fit(untrained)
     if trained_tokens < wanted_tokens:
         return (
             f"Its layers are not fitted to the teacher, because the training read {trained_tokens:,} tokens: a fit "
-            f"comes with {wanted_tokens:,} tokens or more."
+            f"comes with {wanted_tokens:,} tokens or more. This flatters the training: a fit alone may give a part of "
+            "the gain."
         )
     return "Its layers are not fitted to the teacher, because limbeck cannot fit layers of this kind."
 
