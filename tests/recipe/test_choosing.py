@@ -349,6 +349,42 @@ def test_named_columns_are_read_before_anything_is_refused(place, reviews, optio
     assert (corpus.text_column, corpus.task.kind, corpus.task.label_column) == ("review", "classification", "stars")
 
 
+@pytest.mark.parametrize("method", ["output_distribution", "mlkd_bert", "hidden_states"])
+def test_beside_a_method_rows_of_a_named_label_get_the_task_of_the_teacher(place, reviews, method):
+    options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)], **COLUMNS}
+    chosen_task = limbeck.validate(**options).recipe.corpus.task
+    plan = limbeck.validate(**options, method=method)
+    assert plan.recipe.corpus.task == chosen_task and plan.recipe.corpus.text_column == "review"
+    assert plan.stages[0].spec.method["name"] == method
+    columns = ("corpus.text_column=review", "corpus.task.label_column=stars")
+    plan = limbeck.validate(**{key: options[key] for key in ("teacher", "student", "corpus")}, method=method,
+                            overrides=columns)  # fmt: skip
+    assert plan.recipe.corpus.task == chosen_task
+    # A mistake in the method is told before one in the rows, and a column that is missing by its name.
+    with pytest.raises(LimbeckError, match=r"^stages\.0\.method: Unknown method 'tinybertt'\. Did you mean 'tinybert'"):
+        limbeck.validate(**options, method="tinybertt")
+    with pytest.raises(LimbeckError, match="has no column 'rating'; it has id, label, review"):
+        limbeck.validate(**options | {"label_column": "rating"}, method=method)
+
+
+def test_beside_a_method_only_one_that_teaches_scores_gives_rows_without_a_named_label_a_task(place):
+    options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": str(place / "pairs.tsv")}
+    task = limbeck.validate(**options, method="output_distribution").recipe.corpus.task
+    assert (task.kind, task.label_column, task.pair_column) == ("classification", "label", "sentence2")
+    options["corpus"] = str(place / "text.txt")
+    task = limbeck.validate(**options, method="output_distribution").recipe.corpus.task
+    assert (task.kind, task.labelled) == ("classification", False)
+    assert limbeck.validate(**options, method="hidden_states").recipe.corpus.task is None
+    ranking = {"teacher": str(place / "regression/teacher-bert"), "corpus": str(place / "queries.jsonl")}
+    assert limbeck.validate(**options | ranking, method="reranker").recipe.corpus.task.kind == "ranking"
+
+
+def test_the_task_of_a_named_label_may_be_set_as_a_value(place, reviews):
+    options = {"teacher": str(place / "encoder/teacher-bert"), "student": 2, "corpus": [str(reviews)], **COLUMNS}
+    plan = limbeck.validate(**options, method="hidden_states", overrides="corpus.task.kind=classification")
+    assert (plan.recipe.corpus.task.kind, plan.recipe.corpus.task.label_column) == ("classification", "stars")
+
+
 def test_columns_that_are_missing_name_those_that_are_there(place, reviews):
     options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": [str(reviews)]}
     with pytest.raises(LimbeckError, match=r"has id, label, review, stars, title; give .*name the columns"):

@@ -82,7 +82,7 @@ def named_recipe(
         objects = _objects_in(kept_in or options.get("output") or document.get("output"), before)
         # Objects in the document are saved before those in the options, so that notes are in the order of the document.
         document = objects.document(document)
-        merged = merge_options(document, _with_names(options, objects, tokenizer))
+        merged = merge_options(document, _with_names(options, objects, tokenizer), overrides=overrides)
 
     corpus = merged.get("corpus")
     if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):

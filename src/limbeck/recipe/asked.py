@@ -134,12 +134,15 @@ def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
         )
 
 
-def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def merge_options(
+    document: Mapping[str, Any], options: Mapping[str, Any], *, overrides: str | Sequence[str] = ()
+) -> dict[str, Any]:
     """Change a recipe by options, which take precedence over its keys; options of the training change every stage.
 
     Args:
         document: The recipe.
         options: The options.
+        overrides: Values that are set in the recipe later, which may give the task of the label column.
 
     Returns:
         A new document, whose `reasons` no longer explain the keys that the options changed.
@@ -158,17 +161,18 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
         if name in options:
             merged[name] = options[name]
             changed_paths.append(name)
-    changed_paths += _merge_parts(merged, options)
+    changed_paths += _merge_parts(merged, options, overrides)
     changed_paths += _merge_stages(merged, options)
     return without_reasons(merged, changed_paths)
 
 
-def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str]:
+def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any], overrides: str | Sequence[str]) -> list[str]:
     """Change the teacher, the student, the corpus and the evaluation of a recipe by options.
 
     Args:
         merged: The recipe, which is changed in place.
         options: The options.
+        overrides: Values that are set in the recipe later.
 
     Returns:
         The dotted paths of the changed values.
@@ -189,7 +193,8 @@ def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any]) -> list[str
         merged[part] = _mapping_or_empty(merged.get(part)) | dict(value)
         changed_paths += [f"{part}.{key}" for key in value]
     if "label_column" in options:
-        merged["corpus"] = _with_label_column(_mapping_or_empty(merged.get("corpus")), options["label_column"])
+        corpus = _mapping_or_empty(merged.get("corpus"))
+        merged["corpus"] = _with_label_column(corpus, options["label_column"], overrides)
         changed_paths.append("corpus.task.label_column")
     evaluation = options.get("evaluation")
     if isinstance(evaluation, Mapping):
@@ -243,8 +248,9 @@ def choose_by_options(
 ) -> dict[str, Any]:
     """Choose a recipe by teacher, student and corpus, and change it by all other options.
 
-    With the option `method`, only the student's start is chosen: the layers of the teacher that it copies. Mistakes
-    that can be seen without torch are refused before torch is imported.
+    With the option `method`, only two things are chosen: the student's start, which are the layers of the teacher that
+    it copies, and the task of labelled rows, which is that of the teacher. Mistakes that can be seen without torch are
+    refused before torch is imported.
 
     Args:
         options: The options, `teacher`, `student` and `corpus` among them.
@@ -256,7 +262,7 @@ def choose_by_options(
     """
     options = _with_texts_of_targets(options)
     if "method" in options:
-        return _with_start(merge_options({}, options))
+        return _choose_beside_method(options, overrides)
 
     further_options = dict(options)
     teacher = further_options.pop("teacher")
@@ -297,7 +303,28 @@ def choose_by_options(
         resume=resume,
         trains=options.get("steps") != 0,
     )
-    return merge_options(chosen, further_options)
+    return merge_options(chosen, further_options, overrides=overrides)
+
+
+def _choose_beside_method(options: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:
+    """Choose the start of the student and the task of the rows, for a recipe whose method is given.
+
+    Args:
+        options: The options, `method` among them.
+        overrides: Values that are set in the recipe later.
+    """
+    further_options = dict(options)
+    label_column = further_options.pop("label_column", None)
+    columns = _named_columns(options, overrides)
+    document = _with_start_and_task(merge_options({}, further_options), columns)
+    if label_column is None:
+        return document
+    if "task" not in document["corpus"]:
+        # A recipe with mistakes gets no task, so that its mistakes are told, rather than the missing task.
+        from limbeck.recipe.load import check_document, document_of
+
+        check_document(document_of(document, overrides))
+    return merge_options(document, {"label_column": label_column}, overrides=overrides)
 
 
 def _shape_of(student: Any) -> Any:
@@ -343,26 +370,45 @@ def _named_columns(options: Mapping[str, Any], overrides: str | Sequence[str]) -
     return _mapping_or_empty(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
 
 
-def _with_label_column(corpus: dict[str, Any], column: str) -> dict[str, Any]:
+def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:
     """A corpus of labelled rows with another column of the label.
+
+    Args:
+        corpus: The corpus.
+        column: The column.
+        overrides: Values that are set in the recipe later, which may give the task.
 
     Raises:
         RecipeError: for a corpus of text.
     """
+    from limbeck.recipe.overrides import apply_overrides
+
     task = corpus.get("task")
     if task is None:
+        with_column = {**corpus, "task": {"label_column": column}}
+        overridden_task = apply_overrides({"corpus": with_column}, overrides)["corpus"]["task"]
+        # An override may replace the whole task, and with it the column.
+        if isinstance(overridden_task, Mapping) and {"kind", "label_column"} <= set(overridden_task):
+            return with_column
         raise RecipeError(
             f"--label-column {column} names the label of rows, but this corpus has no task, so its text has no "
-            "labels; leave --label-column out, or give corpus.task."
+            "labels; leave --label-column out, or give corpus.task.kind, such as classification."
         )
     task_keys = {"name": task} if isinstance(task, str) else _mapping_or_empty(task)
     return {**corpus, "task": {**task_keys, "label_column": column}}
 
 
-def _with_start(document: dict[str, Any]) -> dict[str, Any]:
-    """Choose what a student starts from, where the recipe does not say.
+def _with_start_and_task(document: dict[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Choose what a student starts from, and the task of a fine-tuned teacher, where the recipe does not say them.
 
     A document with mistakes is returned unchanged, since the later check of the whole recipe reports them together.
+
+    Args:
+        document: The recipe.
+        columns: Keys of the corpus that the user gives, see `_named_columns`.
+
+    Raises:
+        LimbeckError: for rows without the columns of the task.
     """
     from pydantic import ValidationError
 
@@ -371,7 +417,12 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
     from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start
     from limbeck.recipe.stages import StageSpec
 
-    if "teacher" not in document or "student" not in document or names_start(document["student"]):
+    if "teacher" not in document or "student" not in document:
+        return document
+    has_start = names_start(document["student"])
+    named_task = columns.get("task")
+    has_task = isinstance(named_task, str) or "kind" in _mapping_or_empty(named_task)
+    if has_start and has_task:
         return document
     try:
         # The parts are read for their errors alone, so that torch is not imported for a document with mistakes.
@@ -382,11 +433,17 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
             check_not_pickled(teacher.model)
         check_student(StudentSpec.model_validate(document["student"]), teacher.model)
 
-        from limbeck.recipe.choosing import choose_start  # It imports torch, which takes seconds.
+        from limbeck.recipe.choosing import choose_start, choose_task  # It imports torch, which takes seconds.
 
-        return choose_start(document)
+        if not has_start:
+            document = choose_start(document)
     except (LimbeckError, ValidationError):
         return document
+
+    has_sources = "sources" in _mapping_or_empty(document.get("corpus"))
+    if has_task or not has_sources:
+        return document
+    return choose_task(document, columns)
 
 
 def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from limbeck.core.paths import RECIPE, short_model_name
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import find_task
+from limbeck.methods.pairing import TEXT, Pairing
 from limbeck.methods.registry import METHODS
 from limbeck.models.families import family_of
 from limbeck.models.family_table import families
@@ -31,6 +32,8 @@ from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.mistakes import error_of_part
 from limbeck.recipe.models import TeacherSpec, model_alone
 from limbeck.recipe.shipped import read_shipped
+from limbeck.recipe.stage_terms import compose_terms, needed_head
+from limbeck.recipe.stages import StageSpec
 
 _QUICKSTART_WIDTH = 384
 """Width of the quickstart's student. Its learning rate suits this width; wider students get a smaller one."""
@@ -135,6 +138,57 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
     chosen["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)
     chosen["reasons"] = dict(recipe.get("reasons") or {}) | models.reasons
     return chosen
+
+
+def choose_task(recipe: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the task of a fine-tuned teacher to a recipe of text, as `choose_recipe` would choose it, with the reason.
+
+    A task is needed where the user names columns of it, such as that of the label, and where a method teaches the
+    teacher's scores. Other methods read the rows as text, and get no task.
+
+    Args:
+        recipe: A recipe with a teacher, a student, stages, and a corpus with sources.
+        columns: Keys of the corpus that name columns of rows, see `choose_recipe`.
+
+    Raises:
+        LimbeckError: one line for a teacher that cannot be read, and for rows without the columns of the task.
+    """
+    spec = _teacher_spec(recipe["teacher"])
+    if not spec.has_files:
+        return dict(recipe)
+    models = choose_models(spec, recipe["student"])
+    head = head_of(models.teacher.config)
+    if head not in KINDS:
+        return dict(recipe)
+    names_columns = bool(columns.get("task"))
+    if not names_columns and not _teach_scores(recipe["stages"], models):
+        return dict(recipe)
+
+    given_corpus = dict(recipe["corpus"])
+    places = given_corpus.pop("sources")
+    sources = [str(place) for place in ([places] if isinstance(places, str | Path) else places)]
+    corpus = choose_rows(models.teacher, sources, str(head), columns)
+    kind = find_task(corpus["task"]).kind if isinstance(corpus["task"], str) else corpus["task"]["kind"]
+    corpus["length"] = models.fit_length(KINDS[kind].length)
+    chosen = dict(recipe)
+    chosen["corpus"] = corpus | given_corpus
+    if isinstance(corpus["task"], dict):
+        chosen["corpus"]["task"] = corpus["task"] | (given_corpus.get("task") or {})
+    chosen["reasons"] = dict(recipe.get("reasons") or {}) | {"corpus.task": _reason_of_task(corpus, kind)}
+    return chosen
+
+
+def _teach_scores(stages: Sequence[Mapping[str, Any]], models: ChosenModels) -> bool:
+    """Whether a stage teaches the teacher's scores, or has a method that is made for labelled rows alone."""
+    pairing = Pairing(models.student.shape, models.teacher.facts, TEXT, sentence=models.sentence)
+    for index, stage in enumerate(stages):
+        spec = StageSpec.model_validate(stage)
+        if not METHODS[spec.method["name"]].takes(TEXT):
+            return True
+        terms = compose_terms(spec, pairing, f"stages.{index}")
+        if needed_head(terms, pairing, "teacher") is not None:
+            return True
+    return False
 
 
 def _teacher_spec(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
@@ -294,17 +348,30 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
         stage["method"] = method
         stage["training"] = {**budget.training, **training}
         stages.append(stage)
-    reason_of_task = f"{kind_in_words}, by the teacher's head and the columns of the rows"
-    if isinstance(task, dict) and not task.get("labelled", True):
-        reason_of_task = (
-            f"{kind_in_words}, by the teacher's head, on text without labels: the student learns from the teacher alone"
-        )
-        # The texts are in a column of a table, of which another column may hold labels under a name of its own.
-        if "text_column" in corpus:
-            reason_of_task += "; if another column holds labels, name it with --label-column"
     reasons = {
-        "corpus.task": reason_of_task,
+        "corpus.task": _reason_of_task(corpus, kind),
         "stages.0.method": reason,
         "stages.0.training": budget.reason,
     }
     return _Choice(corpus, stages, reasons)
+
+
+def _reason_of_task(corpus: Mapping[str, Any], kind: str) -> str:
+    """Return the reason for the task of a chosen corpus.
+
+    Args:
+        corpus: The corpus, with its task.
+        kind: The kind of the task.
+    """
+    kind_in_words = kind.replace("_", " ")
+    task = corpus["task"]
+    has_labels = isinstance(task, str) or task.get("labelled", True)
+    if has_labels:
+        return f"{kind_in_words}, by the teacher's head and the columns of the rows"
+    reason = (
+        f"{kind_in_words}, by the teacher's head, on text without labels: the student learns from the teacher alone"
+    )
+    # The texts are in a column of a table, of which another column may hold labels under a name of its own.
+    if "text_column" in corpus:
+        reason += "; if another column holds labels, name it with --label-column"
+    return reason
