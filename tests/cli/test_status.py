@@ -40,7 +40,7 @@ TRAINING = {
 def write_run(folder, status, seconds_ago=3.0, **fields):
     folder.mkdir(parents=True)
     at = (NOW - timedelta(seconds=seconds_ago)).isoformat()
-    (folder / RUN_RECORD).write_text(json.dumps({"name": folder.name, "status": status, "updated": at, **fields}))
+    (folder / RUN_RECORD).write_text(json.dumps({"name": folder.name, "status": status, "updated": at} | fields))
     (folder / HEARTBEAT).write_text(json.dumps({"time": at, **TRAINING}))
     (folder / LOCK).write_text(json.dumps({"host": "node7", "pid": 4242, "started": 1.0, "since": at}))
     return folder
@@ -125,6 +125,12 @@ def test_whatever_is_in_a_run_is_shown_as_it_is_and_damage_in_one_line(tmp_path,
     done = limbeck("status", tmp_path)
     assert done.returncode == 1
     assert done.stdout.count(f"'{tmp_path / '[bold]run' / RUN_RECORD}' is damaged and cannot be read") == 1
+
+
+@pytest.mark.parametrize(("name", "shown"), [("run", "{}"), ("int", "{}"), ("mine", "mine ({})")])
+def test_a_run_has_a_name_beside_its_folder_if_it_was_given_one(tmp_path, limbeck, name, shown):
+    folder = write_run(tmp_path / "int", "finished", name=name)
+    assert limbeck("status", folder).stdout.splitlines()[0] == f"run: {shown.format(folder)}"
 
 
 def test_json_has_everything(tmp_path, limbeck):

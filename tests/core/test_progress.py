@@ -257,6 +257,29 @@ def test_the_clock_of_an_activity_goes_on_at_a_full_count_beside_the_time_left(c
         assert line_after(1, 10).endswith("0:11:01"), "a smaller count begins anew"
 
 
+def test_of_a_single_thing_no_amount_is_told(hurry):
+    stream = io.StringIO()
+    with activity(Console(file=stream), "held-out loss") as tick:
+        tick(1, 1, "batches")
+        time.sleep(0.3)
+    assert stream.getvalue() and "batch" not in stream.getvalue()
+
+
+def test_the_clock_of_a_bar_says_whether_it_is_the_time_left_or_the_time_that_passed(clock):
+    bars = CorpusProgress(Console(file=io.StringIO())).bars
+    bars.add_task("step", total=4, amount="", rate="")
+    column = bars.columns[-1]
+    for done, said in ((1, "--:--"), (2, "00:20 left"), (4, "took 00:40")):
+        clock.now += 10.0 * (done - bars.tasks[0].completed)
+        bars.update(bars.tasks[0].id, completed=done)
+        assert column.render(bars.tasks[0]).plain == said
+
+
+def test_a_bar_has_words_before_its_first_report(terminal):
+    bar = ProgressBar(Console(stderr=True))
+    assert bar.bars.tasks[0].description == "starting"
+
+
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     stream = io.StringIO()
     report = line_by_line(no_progress, Console(file=stream))
@@ -284,7 +307,7 @@ def test_a_bar_shows_share_rate_and_time_left(clock, terminal):
             clock.now += 3600  # Far longer than rich remembers by itself.
         bar.bars.refresh()
         line = shown(screen)
-    assert re.fullmatch(r". cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00", re.sub("[━╸╺]+", "–", line)), line
+    assert re.fullmatch(r". cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00 left", re.sub("[━╸╺]+", "–", line)), line
 
 
 def test_the_rate_begins_anew_with_another_unit_or_count(clock, terminal):

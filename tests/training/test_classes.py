@@ -11,6 +11,7 @@ from rich.console import Console
 from transformers import AutoTokenizer, pipeline
 
 import limbeck
+from limbeck.core import progress_bars
 from limbeck.errors import CorpusError, ModelError, RecipeError
 from limbeck.export import ExportRequest, export_model
 from limbeck.objectives import OBJECTIVES
@@ -48,12 +49,16 @@ def recipe(teacher, path, output, kind="multi_label", method=METHOD, **task):
     return made
 
 
-def test_a_student_of_several_labels_from_rows_to_pipeline_and_graph(several, tmp_path):
+def test_a_student_of_several_labels_from_rows_to_pipeline_and_graph(several, tmp_path, monkeypatch):
+    shown, show = [], progress_bars.activity
+    monkeypatch.setattr(progress_bars, "activity", lambda console, what: shown.append(what) or show(console, what))
     path = rows(tmp_path, ["1\t0\t0", "1\t1\t0", "0\t0\t1", "0\t0\t0"] * 8, "\t".join(NAMES))
     made = recipe(several, path, tmp_path / "run", label_columns=[*NAMES], class_weights="balanced")
     told = io.StringIO()
     result = limbeck.distill(made, console=Console(file=told, width=200))
     assert "uneven" not in told.getvalue()
+    assert "making the student" in shown
+    assert [what for what in shown if "sentence vectors" in what] == [], "a classifier makes none"
     classify = pipeline("text-classification", str(result.student), top_k=None, function_to_apply="sigmoid")
     config = classify.model.config
     assert (config.problem_type, config.id2label) == ("multi_label_classification", dict(enumerate(NAMES)))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from limbeck.training.run_needs import Need
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
+_DEFAULT_NAME = "run"
+"""The name of a run whose recipe gives none."""
 _UNITS_OF_TIME = (("d", 86_400), ("h", 3_600), ("min", 60))
 """Units of time with their seconds, the longest first."""
 _PACKAGES_OF_RESULTS = ("limbeck", "torch", "transformers")
@@ -65,7 +67,11 @@ def status(
 
 def _print_lines(run: RunStatus) -> None:
     """Print the status of one run, a line for each figure."""
-    print_line(f"run: {one_line(f'{run.name} ({run.folder})')}")
+    shown = str(run.folder)
+    # A run without a name of its own is known by its folder.
+    if run.name not in (_DEFAULT_NAME, run.folder.name):
+        shown = f"{run.name} ({run.folder})"
+    print_line(f"run: {one_line(shown)}")
     for name, text in _columns(run).items():
         style = _STYLES[run.status] if name == "status" else None
         print_line(f"{name}: {one_line(text)}", style=style)

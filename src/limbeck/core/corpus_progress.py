@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from limbeck.core.progress import Count, Rate
-from limbeck.core.progress_bars import RATE_COLUMN, Bars, TimeLeft
+from limbeck.core.progress_bars import RATE_COLUMN, Bars, ClockColumn, TimeLeft
 
 StepListener: TypeAlias = Callable[[str, int, int | None], None]
 """Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
@@ -38,9 +38,7 @@ class CorpusProgress(Bars):
 
     def __init__(self, console: Console, listener: StepListener | None = None) -> None:
         amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
-        super().__init__(
-            console, amount, RATE_COLUMN, progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        )
+        super().__init__(console, amount, RATE_COLUMN, ClockColumn())
         self._listener = listener
         self._step_bars: dict[str, _StepBar] = {}
 

@@ -39,6 +39,17 @@ def no_tick(done: int, total: int, unit: str, /) -> None:
     """Ignore how much is done; the default."""
 
 
+def amount_of(done: int, total: int, unit: str) -> str:
+    """Return how much of an activity is done in words, such as `3 of 12 batches`; empty where there is only one thing.
+
+    Args:
+        done: The things that are done.
+        total: All things.
+        unit: The things, in the plural.
+    """
+    return "" if total == 1 else f"{done:,} of {total:,} {unit}"
+
+
 ShowActivity: TypeAlias = Callable[[str], AbstractContextManager[Tick]]
 """Shows work for the time of a context. It takes the work in words; the context gives a function for its progress."""
 

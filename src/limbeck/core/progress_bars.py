@@ -13,10 +13,11 @@ from typing import Any, Self, TextIO
 from rich import progress
 from rich.console import Console
 from rich.table import Column
+from rich.text import Text
 
 from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
-from limbeck.core.progress import Count, Rate, Report, Tick
+from limbeck.core.progress import Count, Rate, Report, Tick, amount_of
 
 NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
 """HTML of text from rich in a notebook: a table's columns need letters of one width, and a narrow page scrolls."""
@@ -93,6 +94,22 @@ class _NotebookBars(progress.Progress):
             self._display = display(picture, display_id=True)
         else:
             self._display.update(picture)
+
+
+class ClockColumn(progress.TimeRemainingColumn):
+    """The time left of a bar, or the time that it took once it is finished: `00:33 left`, then `took 01:20`."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, elapsed_when_finished=True)
+
+    def render(self, task: progress.Task) -> Text:
+        """Return the time with its word; without one where it is unknown."""
+        time_text = super().render(task)
+        if task.finished:
+            return Text("took ", style=time_text.style).append_text(time_text)
+        if task.total is not None and task.time_remaining is not None:
+            time_text.append(" left")
+        return time_text
 
 
 @dataclass(frozen=True)
@@ -297,13 +314,13 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
         pace = _Pace()
 
         def tick(done: int, total: int, unit: str, /) -> None:
-            text = f"{done:,} of {total:,} {unit}"
+            text = amount_of(done, total, unit)
             left = pace.time_left(done, total)
             words = "" if left is None else left.after(0.0)
             shown.bars.update(task, completed=done, total=total, amount=text, left=words)
             # The work goes on behind its last count, and the clock with it, which rich stops at a full bar.
             shown.bars.tasks[0].finished_time = None
-            shown.line(f"{what}: {text}", left=left)
+            shown.line(f"{what}: {text}" if text else what, left=left)
 
         yield tick
 
@@ -362,12 +379,12 @@ class ProgressBar(Bars):
     def __init__(self, console: Console, *, at_once: bool = False, is_even: bool = True) -> None:
         time_column: progress.ProgressColumn = progress.TimeElapsedColumn()
         if is_even:
-            time_column = progress.TimeRemainingColumn(compact=True)
+            time_column = ClockColumn()
         columns = (progress.TaskProgressColumn(), RATE_COLUMN, time_column)
         self._is_even = is_even
         # Rich would print each change of another library's bar as a line (redirect_stderr); `_StandardError` does not.
         super().__init__(console, *columns, at_once=at_once, transient=True, redirect_stderr=False)
-        self._task = self.bars.add_task("…", total=1.0, rate="")
+        self._task = self.bars.add_task("starting", total=1.0, rate="")
         self._rate = Rate()
         # The unit that is counted now, with the share and the time at which its counting began. The time left is
         # estimated from these.

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import progress_bars, records
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import LOG
-from limbeck.core.progress import Tick
+from limbeck.core.progress import Tick, amount_of
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.log_file import log_lines
 
@@ -102,8 +102,7 @@ class ProgressReporter(TrainerCallback):
 
         # The bar begins and ends in different calls, so it is no `with` block; `close` stops it.
         columns = [TextColumn(column) for column in _COLUMNS]
-        time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
+        self._bars = progress_bars.Bars(self._console, *columns, progress_bars.ClockColumn(), at_once=True)
         self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="", rate="")
         self._bars.__enter__()
         # The first step compiles the model, if the recipe says so, which takes minutes.
@@ -204,7 +203,8 @@ class ProgressReporter(TrainerCallback):
             step_bars.line(text)
 
         def show_amount(done: int, total: int, unit: str, /) -> None:
-            show_text(f"{title}: {done:,} of {total:,} {unit}")
+            amount = amount_of(done, total, unit)
+            show_text(f"{title}: {amount}" if amount else title)
 
         show_text(title)
         begin = time.monotonic()

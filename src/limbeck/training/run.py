@@ -126,8 +126,10 @@ class Run:
             hashes = self._check_teachers()
         self._warn_of_idle_devices()
         ranks.on_main_rank(partial(print_teachings, plan, self.console))
-        with self.activity("comparing the teacher's sentence vectors with those of sentence-transformers"):
-            ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
+        # A run that teaches no sentence vectors has none to compare.
+        if plan.vector_teachers:
+            with self.activity("comparing the teacher's sentence vectors with those of sentence-transformers"):
+                ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 
         self._build_text()
         # A resumed run writes its recipe only after its teachers and text were found to be those that it began with.

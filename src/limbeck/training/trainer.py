@@ -199,17 +199,17 @@ class DistillationTrainer(Trainer):
         end = min(len(rows), spacing * most_rows)
         chosen = range(0, end, spacing)
 
-        with self.activity("reading text for the start of the map") as tick:
-
-            def batches() -> Iterator[dict[str, Tensor]]:
-                self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
+        def batches() -> Iterator[dict[str, Tensor]]:
+            self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
+            # Only a student with such maps asks for batches, so that no other shows this work.
+            with self.activity("fitting the map from the student's to the teacher's sentence vectors") as tick:
                 for start in range(0, len(chosen), _START_BATCH):
                     indices = chosen[start : start + _START_BATCH]
                     batch = self.data_collator([rows[index] for index in indices])
                     yield send_batch(batch, self.args.device)
                     tick(start + len(indices), len(chosen), "rows")
 
-            self.module.start_maps(batches)
+        self.module.start_maps(batches)
 
     def _rows_to_train_on(self) -> float:
         """Return how many rows the whole training reads, over all processes."""
