@@ -172,6 +172,19 @@ def test_a_speedup_that_the_shapes_cannot_give_is_a_dash():
         assert [row.speedup for row in comparison_rows(values)] == [4.64, 4.06]
 
 
+@pytest.mark.parametrize("doubtful", ["speedup", "transformer_speedup"])
+def test_a_batch_with_one_doubtful_speedup_has_none(doubtful):
+    # The note below the table names the batch size, not which of its two speedups is doubtful.
+    batch = {"batch_size": 32, "rounds": 20, "speedup": 2.0, "transformer_speedup": 2.0}
+    for model, milliseconds in (("teacher", 200.0), ("student", 100.0)):
+        batch |= {model: {"median_ms": milliseconds}, f"{model}_transformer": {"median_ms": milliseconds}}
+    values = {"latency": {"device": "cpu", "dtype": "float32", "length": 128, "batches": [batch]}}
+    assert [row.speedup for row in comparison_rows(values)] == [2.0, 2.0]
+    batch[doubtful] = 1.0
+    assert [row.speedup for row in comparison_rows(values)] == [None, None]
+    assert "at batch size 32" in comparison_markdown(values)
+
+
 def test_on_a_busy_machine_no_speedup_is_clearly_above_that_of_the_shapes():
     # Half the layers of one width: the passes of a machine whose times spread widely say little.
     batch = {"batch_size": 1, "rounds": 20, "speedup": 2.38, "shape_ratio": 2.0}

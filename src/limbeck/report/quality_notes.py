@@ -7,7 +7,6 @@ from limbeck.core.blocks import NOTHING, counted, counted_rows
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
-    BatchLatency,
     DevelopmentFigures,
     Retrieval,
     RunEvaluation,
@@ -19,6 +18,7 @@ from limbeck.report.reliable import (
     FEWEST_QUERIES,
     RETRIEVAL,
     chance_of,
+    has_doubtful_times,
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
@@ -26,8 +26,6 @@ from limbeck.report.reliable import (
     is_saturated,
     is_unsteady,
     is_weak,
-    reliable_speedup,
-    reliable_transformer_speedup,
 )
 from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
 
@@ -97,7 +95,7 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if latency.threads is not None:
         conditions += f" with {counted(latency.threads, 'thread')}"
     yield f"Latency: {conditions}. Teacher and student were measured in turn."
-    doubtful = [f"{batch.batch_size}" for batch in latency.batches if _has_doubtful_speedup(batch)]
+    doubtful = [f"{batch.batch_size}" for batch in latency.batches if has_doubtful_times(batch)]
     if doubtful:
         yield (
             f"The machine was busy, or the rounds were few, at batch size {' and '.join(doubtful)}. The times there "
@@ -106,13 +104,6 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
         )
     elif any(is_unsteady(batch) for batch in latency.batches):
         yield "The machine was busy. Speedups compare neighbouring passes, so they are more reliable than the times."
-
-
-def _has_doubtful_speedup(batch: BatchLatency) -> bool:
-    """Return whether a speedup, of whole models or of their Transformer blocks, was measured and is not given."""
-    if batch.speedup is not None and reliable_speedup(batch) is None:
-        return True
-    return batch.transformer_speedup is not None and reliable_transformer_speedup(batch) is None
 
 
 def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:

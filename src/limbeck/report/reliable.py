@@ -230,35 +230,33 @@ def chance_of(scores: DevelopmentFigures, metric: str) -> float:
 
 
 def reliable_speedup(batch: BatchLatency) -> float | None:
-    """Return the speedup of whole models; None where it contradicts the medians or the shapes, or has too few rounds.
-
-    A model is no faster than its blocks make it, so the shapes of the blocks bound the speedup of whole models too.
-    """
-    return _unless_doubtful(batch, batch.teacher.median_ms, batch.student.median_ms, batch.speedup)
+    """Return the speedup of whole models; None where the times of the batch are doubtful, see `has_doubtful_times`."""
+    return None if has_doubtful_times(batch) else batch.speedup
 
 
 def reliable_transformer_speedup(batch: BatchLatency) -> float | None:
     """Return the speedup of the Transformer blocks; None as in `reliable_speedup`."""
-    teacher_ms = batch.teacher_transformer.median_ms
-    student_ms = batch.student_transformer.median_ms
-    return _unless_doubtful(batch, teacher_ms, student_ms, batch.transformer_speedup)
+    return None if has_doubtful_times(batch) else batch.transformer_speedup
 
 
-def _unless_doubtful(
-    batch: BatchLatency, teacher_ms: float | None, student_ms: float | None, speedup: float | None
-) -> float | None:
-    """Return a speedup of a batch, or None if it is doubtful.
+def has_doubtful_times(batch: BatchLatency) -> bool:
+    """Return whether a speedup of a batch contradicts the medians or the shapes, or has too few rounds.
 
-    Args:
-        batch: The measurement of both models.
-        teacher_ms: The teacher's median time that the speedup is of.
-        student_ms: The student's.
-        speedup: The median over rounds of the teacher's time by the student's.
+    Whole models and their Transformer blocks were timed in the same passes: where one of the two is doubtful, neither
+    is given. A model is no faster than its blocks make it, so the shapes of the blocks bound both.
     """
-    is_doubtful = timing.is_doubtful(
-        teacher_ms, student_ms, speedup, batch.rounds, batch.shape_ratio, is_busy=is_unsteady(batch)
-    )
-    return None if is_doubtful else speedup
+    whole = (batch.teacher.median_ms, batch.student.median_ms, batch.speedup)
+    blocks = (batch.teacher_transformer.median_ms, batch.student_transformer.median_ms, batch.transformer_speedup)
+    for teacher_ms, student_ms, speedup in (whole, blocks):
+        # Models whose blocks were not timed have no speedup of them.
+        if speedup is None:
+            continue
+        is_doubtful = timing.is_doubtful(
+            teacher_ms, student_ms, speedup, batch.rounds, batch.shape_ratio, is_busy=is_unsteady(batch)
+        )
+        if is_doubtful:
+            return True
+    return False
 
 
 def is_unsteady(batch: BatchLatency) -> bool:
