@@ -47,6 +47,45 @@ def test_a_student_below_the_untrained_start_is_told_so():
     assert "worse than the untrained start" in comparison_markdown(values)
 
 
+def test_the_untrained_start_and_a_guesser_have_their_share_beside_the_students():
+    # Shares of the teacher's score: an untrained student keeps nearly as much as the trained one.
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
+    scores |= {"teacher": {"accuracy": 0.75}, "student": {"accuracy": 0.66}, "start": {"accuracy": 0.6}}
+    scores |= {"intervals": {"accuracy": [0.612, 0.705]}, "chance": {"accuracy": 0.525}}
+    values = {"development": [scores], "start": {"summary": "Starts from teacher layers 1, 6."}}
+    changes = [row.cells().change for row in comparison_rows(values)]
+    assert changes == ["88.0 % kept; score 0.612 to 0.705 (95 %)", "80.0 % kept", "70.0 % kept"]
+    [_, start, guesser] = DictReader(StringIO(comparison_csv(values, details=True)))
+    assert [float(row["share, %"]) for row in (start, guesser)] == pytest.approx([80, 70])
+
+    # Where the student has no share, they have none.
+    scores["teacher"]["accuracy"] = 0.5
+    assert [row.cells().change for row in comparison_rows(values)] == ["95 %: 0.612 to 0.705", "", ""]
+
+
+@pytest.mark.parametrize(("start", "note"), [
+    (0.6, ""),
+    (0.64, "the student's accuracy on reviews, validation (0.660) is not clearly above the untrained start's (0.640)"),
+    (0.67, "The student is worse than the untrained start"),
+])  # fmt: skip
+def test_a_student_that_gained_little_is_told_so(start, note):
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
+    scores |= {"student": {"accuracy": 0.66}, "start": {"accuracy": start}, "intervals": {"accuracy": [0.612, 0.705]}}
+    values = {"development": [scores], "start": {"summary": "Starts from teacher layers 1, 6."}}
+    text = comparison_markdown(values)
+    assert note in text
+    assert ("The training changed little" in text) == (start == 0.64)
+
+
+@pytest.mark.parametrize(("start", "agreement", "is_told"), [(0.6, 0.6, False), (0.73, 0.6, True), (0.6, 0.8, True)])
+def test_rows_held_out_from_training_files_tell_of_a_small_gain_too(start, agreement, is_told):
+    task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.72, "agreement": 0.82}
+    task |= {"start": {"accuracy": start}, "start_agreement": agreement}
+    text = comparison_markdown({"task": task, "start": {"summary": "Starts from teacher layers 1, 6."}})
+    assert ("The training changed little" in text) == is_told
+    assert "worse than the untrained start" not in text
+
+
 @pytest.mark.parametrize(("values", "caution", "reason"), [
     (evaluation(teacher=0.95), "too easy", "above 0.9"),
     (evaluation(pool=199), "too few passages", "Fewer than 200 passages"),

@@ -54,7 +54,7 @@ def test_runs_beside_each_other_show_their_untrained_starts(copied):
     [quality] = [table for table in tables if table.caption == "Quality of the students"]
     [row] = quality.rows
     details = dict(zip(quality.headings, (getattr(cell, "detail", "") for cell in row), strict=True))
-    assert details["Passage retrieval MRR@10"].endswith("; untrained start 0.400")
+    assert details["Passage retrieval MRR@10"].endswith("; untrained start 0.400 (50.0 % kept)")
     assert details["Agreement, far to near (Spearman)"].endswith("untrained start 0.300")
     assert "an untrained start has 0.400" in run_summary(run).result
 

@@ -93,6 +93,8 @@ class Row:
         is_part: Whether the row is a part of the last row above it that is not a part itself.
         caution: Why the figure says little and is not fit for a card, in a few words; empty where nothing speaks
             against it. See `limbeck.report.reliable`.
+        share_of: For "share" in a row without a teacher's value: the teacher's score in the row above that the share is
+            of.
     """
 
     label: str
@@ -103,6 +105,15 @@ class Row:
     interval: Interval | None = None
     is_part: bool = False
     caution: str = ""
+    share_of: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The share of the teacher's score that the row gives, 0 to 1; None where it gives none."""
+        if self.unit != "share":
+            return None
+        teacher = self.teacher if self.share_of is None else self.share_of
+        return share_of_teacher(self.student, teacher)
 
     @property
     def is_score(self) -> bool:
@@ -160,7 +171,7 @@ class Row:
         parts = []
         if self.caution:
             parts.append(self.caution)
-        share = share_of_teacher(self.student, self.teacher) if self.unit == "share" else None
+        share = self.share
         if share is not None:
             parts.append(f"{100 * share:.1f} % kept")
         if self.interval is not None:
@@ -265,10 +276,8 @@ def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: 
 def _details_of(row: Row) -> dict[str, float]:
     """Return the share and the ends of the interval of a row, as far as its cells show them."""
     details: dict[str, float] = {}
-    share = None
-    if row.unit == "share":
-        share = share_of_teacher(row.student, row.teacher)
-    elif row.unit in _UNITS_OF_SIZE and row.student is not None and row.teacher:
+    share = row.share
+    if row.unit in _UNITS_OF_SIZE and row.student is not None and row.teacher:
         share = row.student / row.teacher
     if share is not None:
         details["share, %"] = 100 * float(share)
@@ -388,9 +397,29 @@ def retrieval_name(retrieval: Retrieval | None) -> str:
     return "Retrieval" if is_of_earlier_version else "Passage retrieval"
 
 
-def _start_row(value: float | None) -> Row:
-    """Return the row of the untrained start, below the student's figure, which has the caution of both."""
-    return Row(UNTRAINED_START, teacher=None, student=value, unit="alone", is_part=True)
+def _start_row(value: float | None, student: Row | None = None) -> Row:
+    """Return the row of the untrained start, below the student's figure, which has the caution of both.
+
+    Args:
+        value: The figure of the untrained start.
+        student: The student's row, where it may have a share of the teacher's score.
+    """
+    return _row_beside(UNTRAINED_START, value, student)
+
+
+def _row_beside(label: str, value: float | None, student: Row | None) -> Row:
+    """Return the row of a figure that stands below the student's, to be compared with it.
+
+    It has a share of the teacher's score where the student has one: alone, a share seems to be earned by training.
+
+    Args:
+        label: Name of the model, or of a guesser.
+        value: Its figure.
+        student: The student's row; None where it has no share.
+    """
+    if student is None or student.share is None:
+        return Row(label, teacher=None, student=value, unit="alone", is_part=True)
+    return Row(label, teacher=None, student=value, unit="share", is_part=True, share_of=student.teacher)
 
 
 def _size_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -448,13 +477,14 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
         elif has_share(scores, metric):
             unit = "share"
         label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
-        yield Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
+        student_row = Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
+        yield student_row
         if metric in scores.start:
-            yield _start_row(scores.start[metric])
+            yield _start_row(scores.start[metric], student_row)
         guesser = guesser_of(metric, scores.kind)
         chance = chance_of(scores, metric)
         if guesser is not None and chance > 0:
-            yield Row(guesser, teacher=None, student=chance, unit="alone", is_part=True)
+            yield _row_beside(guesser, chance, student_row)
 
 
 def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
@@ -530,7 +560,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     start = None if evaluation.start is None else evaluation.start.retrieval
     for metric in RETRIEVAL:
         caution = caution_of_retrieval(teacher, metric)
-        yield Row(
+        student_row = Row(
             f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
             student=_figure(student, metric),
@@ -538,10 +568,11 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             interval=_interval_of_retrieval(student, metric),
             caution=caution,
         )
+        yield student_row
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
         start_value = _figure(start, metric)
         if start_value is not None:
-            yield _start_row(start_value)
+            yield _start_row(start_value, student_row)
 
 
 def _interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval | None:

@@ -1,9 +1,10 @@
 """The notes below the table of teacher and student: how the figures were measured, and why some are missing."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from limbeck.core.blocks import NOTHING, counted, counted_rows
+from limbeck.core.intervals import ends_of, of_share
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -17,6 +18,7 @@ from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     FEWEST_QUERIES,
     RETRIEVAL,
+    SHARES,
     chance_of,
     has_doubtful_times,
     has_enough_documents,
@@ -206,11 +208,26 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
             "Untrained start: a student of the same shape before any training. The difference is the gain from "
             f"training. {start.summary}"
         )
-        if _is_below_start(evaluation):
-            yield (
-                "The student is worse than the untrained start: train more steps, or start from the teacher's "
-                "layers, for example by giving the student's shape as a number of layers."
-            )
+        yield from _gain_notes(evaluation)
+
+
+def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield a note where the student is worse than the untrained start, or not clearly better."""
+    figures = list(_student_and_start(evaluation))
+    if any(figure.student < figure.start and not figure.is_second for figure in figures):
+        yield (
+            "The student is worse than the untrained start: train more steps, or start from the teacher's "
+            "layers, for example by giving the student's shape as a number of layers."
+        )
+        return
+    small_gains = [
+        f"the student's {figure.name} ({figure.student:.3f}) is not clearly above the untrained start's "
+        f"({figure.start:.3f})"
+        for figure in figures
+        if figure.start >= figure.lowest
+    ]
+    if small_gains:
+        yield f"The training changed little: {'; '.join(small_gains)}. Train more steps."
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:
@@ -220,18 +237,68 @@ def _has_scored_start(evaluation: RunEvaluation) -> bool:
     return is_in_development or bool(task.start) or task.start_agreement is not None
 
 
-def _is_below_start(evaluation: RunEvaluation) -> bool:
-    """Return whether the student is below the untrained start: by its MRR@10, or the main score on labelled rows."""
-    pairs = [(scores.student.get(scores.metric), scores.start.get(scores.metric)) for scores in evaluation.development]
+class _StudentAndStart(NamedTuple):
+    """A figure of the student and of the untrained start.
+
+    Attributes:
+        name: Name of the figure.
+        student: The student's value.
+        start: The untrained start's value.
+        lowest: The lower end of the 95 % interval of the student's value; the value itself where there is no interval.
+        is_second: Whether another figure of the same rows counts more.
+    """
+
+    name: str
+    student: float
+    start: float
+    lowest: float
+    is_second: bool = False
+
+
+def _student_and_start(evaluation: RunEvaluation) -> Iterator[_StudentAndStart]:
+    """Yield the figures that tell whether the training helped, as far as both students have them.
+
+    They are the main scores on development rows, the agreement and the main score on rows that were held out from a
+    task's training files, and the MRR@10 of a retrieval.
+    """
+    for scores in evaluation.development:
+        student = scores.student.get(scores.metric)
+        start = scores.start.get(scores.metric)
+        if student is not None and start is not None:
+            name = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
+            yield _StudentAndStart(name, student, start, _lowest(student, scores.intervals.get(scores.metric)))
+
     task = evaluation.task or TaskFigures()
-    pairs.append((task.agreement, task.start_agreement))
-    if any(student is not None and start is not None and student < start for student, start in pairs):
-        return True
-    student = evaluation.student.retrieval
-    start = None if evaluation.start is None else evaluation.start.retrieval
-    if student is None or student.mrr_at_10 is None or start is None or start.mrr_at_10 is None:
-        return False
-    return student.mrr_at_10 < start.mrr_at_10
+    if task.agreement is not None and task.start_agreement is not None:
+        name = "agreement with the teacher on held-out rows"
+        lowest = _lowest_of_rows(task.agreement, task.agreement_metric or task.metric, task.rows)
+        yield _StudentAndStart(name, task.agreement, task.start_agreement, lowest)
+    start = task.start.get(task.metric or "")
+    if task.metric is not None and task.student is not None and start is not None:
+        name = f"{metric_name(task.metric)} on held-out rows"
+        lowest = _lowest_of_rows(task.student, task.metric, task.rows)
+        yield _StudentAndStart(name, task.student, start, lowest, is_second=task.agreement is not None)
+
+    retrieval = evaluation.student.retrieval or Retrieval()
+    start_retrieval = Retrieval() if evaluation.start is None else evaluation.start.retrieval or Retrieval()
+    if retrieval.mrr_at_10 is not None and start_retrieval.mrr_at_10 is not None:
+        lowest = _lowest(retrieval.mrr_at_10, retrieval.interval)
+        yield _StudentAndStart("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, lowest)
+
+
+def _lowest(value: float, interval: Sequence[float | None] | None) -> float:
+    """Return the lower end of a recorded interval of a value; the value itself where there is none."""
+    ends = ends_of(interval)
+    return value if ends is None else ends[0]
+
+
+def _lowest_of_rows(value: float, metric: str | None, rows: float | None) -> float:
+    """Return the lower end of the interval of a score on held-out rows, whose record has none; see `_lowest`."""
+    # Only a share of rows has an interval that is known without the answers.
+    if metric not in SHARES or not rows:
+        return value
+    lowest, _ = of_share(value, int(rows))
+    return lowest
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:

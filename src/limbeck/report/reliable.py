@@ -16,7 +16,7 @@ from limbeck.core.records import (
 )
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SATURATED
 
-_SHARES = ("accuracy", "exact_match")
+SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows."""
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics that are a correlation over rows; Matthews' is that of two classes."""
@@ -204,7 +204,7 @@ def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) 
         lowest, _ = interval
         return lowest
     # Older records have the interval of the student alone.
-    if metric in _SHARES and rows:
+    if metric in SHARES and rows:
         interval = of_share(teacher, rows)
     elif metric in _CORRELATIONS:
         interval = of_correlation(teacher, rows, ranked=metric == "spearman")

@@ -54,6 +54,8 @@ def run_summary(run: RunFolder) -> Summary:
             result += f" ({100 * quality.share:.1f} % of the teacher's)"
         if quality.start is not None:
             result += f"; an untrained start has {quality.start:.3f}"
+        if quality.start_share is not None:
+            result += f" ({100 * quality.start_share:.1f} %)"
         if quality.caution:
             result += f" ({quality.caution})"
     teacher = short_model_name(run.record.teacher.name_or_path)

@@ -66,6 +66,11 @@ class Quality:
             return None
         return share_of_teacher(self.student, self.teacher)
 
+    @property
+    def start_share(self) -> float | None:
+        """The value of the untrained start as a share of the teacher's; None where the student has no share."""
+        return None if self.share is None else share_of_teacher(self.start, self.teacher)
+
     def __str__(self) -> str:
         return f"{self.label} {self.student:.3f}"
 
@@ -207,9 +212,10 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None:
         yield _quality_highlight(quality)
     if quality is not None and quality.share is not None and quality.teacher is not None:
-        yield Highlight(
-            f"{100 * quality.share:.1f} %", "of the teacher's quality", f"the teacher has {quality.teacher:.3f}"
-        )
+        detail = f"the teacher has {quality.teacher:.3f}"
+        if quality.start_share is not None:
+            detail += f"; an untrained start has {100 * quality.start_share:.1f} % of it"
+        yield Highlight(f"{100 * quality.share:.1f} %", "of the teacher's quality", detail)
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()

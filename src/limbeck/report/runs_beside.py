@@ -163,7 +163,10 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
             # look like a result of the training.
             main_cell = facts[main_label]
             assert isinstance(main_cell, Cell)
-            details = [main_cell.detail, f"{row.label} {cells.student}"]
+            beside = f"{row.label} {cells.student}"
+            if cells.change:
+                beside += f" ({cells.change})"
+            details = [main_cell.detail, beside]
             facts[main_label] = replace(main_cell, detail="; ".join(detail for detail in details if detail))
         # The table of each run has the other parts of these figures too.
     return facts
