@@ -45,9 +45,10 @@ def test_a_classifier_stands_beside_its_untrained_start(recipe, tmp_path):
     # Training has changed nothing, so the student is the start: teacher layers with the teacher's head.
     assert scores.start == scores.student and scores.start
     row = f"| ↳ untrained start | – | {scores.start['accuracy']:.3f} |"
-    note = "Starts from teacher layers 1, 4 and copied embeddings. The head is from the same model."
     for text in (table, card):
-        assert row in text and note in text
+        assert row in text
+        assert "Starts from teacher layers 1, 4 and copied embeddings." in text
+        assert "The head is from the same model." in text
     assert "worse than the untrained start" not in table
 
 
