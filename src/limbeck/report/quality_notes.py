@@ -13,10 +13,9 @@ from limbeck.core.records import (
     RunEvaluation,
     TaskFigures,
 )
-from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SATURATED, SUMMARY_IN_BODIES
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, SATURATED, SUMMARY_IN_BODIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
-    FEWEST_QUERIES,
     RETRIEVAL,
     SHARES,
     chance_of,

@@ -14,7 +14,7 @@ from limbeck.core.records import (
     Retrieval,
     RunEvaluation,
 )
-from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SATURATED
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, SATURATED
 
 SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows."""
@@ -25,8 +25,6 @@ RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 WEAK = 0.2
 """A teacher with less has a weak score, such as an F1 or a correlation."""
-FEWEST_QUERIES = 200
-"""Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
 _UNSTEADY = 1.5
 """Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
 machine."""

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Report, Tick, no_progress, part_of
 from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
-from limbeck.corpus import Document, LabelledCorpus
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.combined_side import CombinedSide
@@ -30,8 +28,8 @@ from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.targets.facts import read_facts
-from limbeck.training.corpora import build_corpus_of, build_text_alone
-from limbeck.training.rows import AnyCorpus
+from limbeck.training.compared_text import amounts_of, held_out_texts
+from limbeck.training.corpora import build_corpus_of
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks
@@ -100,64 +98,6 @@ def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
     if teacher.combination is not None:
         return _combined_side(run, teacher.members, vectors)
     return _side_of_teacher(run, teacher, vectors)
-
-
-def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
-    """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`.
-
-    An amount of 0 leaves its measurement out.
-    """
-    spec = plan.recipe.evaluation
-    default = Amounts()
-    pairs = default.pairs if spec.pairs is None else spec.pairs
-    retrieval_pairs = default.retrieval_pairs if spec.retrieval_pairs is None else spec.retrieval_pairs
-    batch_sizes = default.latency_batch_sizes if spec.batch_sizes is None else tuple(spec.batch_sizes)
-    latency_seconds = spec.latency_seconds if spec.speed else 0.0
-
-    # Quality is measured on sentence vectors. A student with the head of a task is trained to give the scores of that
-    # task, so its sentence vectors mean nothing.
-    has_task_head = plan.head not in (None, "masked_lm")
-    if has_task_head or not spec.quality:
-        pairs = 0
-        retrieval_pairs = 0
-    # Retrieval finds documents by their titles, which labelled rows do not have.
-    if corpora and isinstance(corpora[0], LabelledCorpus):
-        retrieval_pairs = 0
-
-    return Amounts(
-        pairs=pairs,
-        retrieval_pairs=retrieval_pairs,
-        latency_batch_sizes=batch_sizes,
-        latency_length=spec.length,
-        latency_seconds=latency_seconds,
-    )
-
-
-def held_out_texts(
-    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
-) -> list[str | tuple[str, str]] | None:
-    """Return the held-out documents of a run: a text each, or its title and the rest; None for a run without text.
-
-    Args:
-        plan: The plan of the run.
-        corpora: The text of each stage.
-        tokenizer: Its tokenizer.
-        console: Where progress goes.
-    """
-    documents = _held_out_documents(plan, corpora, tokenizer, console)
-    if documents is None:
-        return None
-    texts: list[str | tuple[str, str]] = []
-    for document in documents:
-        # The teacher does not read the languages that it teaches by translations; `_add_languages` measures these.
-        is_translation = document.teacher_text not in (None, document.text)
-        if is_translation:
-            continue
-        if document.title:
-            texts.append((document.title, document.body))
-        else:
-            texts.append(document.text)
-    return texts
 
 
 def _add_languages(
@@ -359,19 +299,6 @@ def _side(
     """
     length = run.plan.recipe.evaluation.length
     return Side(model, tokenizer, vectors, max_length=length, folder=folder)
-
-
-def _held_out_documents(
-    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
-) -> Sequence[Document] | None:
-    """Return the documents that the first stage holds out; without stages, the held-out ones of the recipe's text."""
-    if corpora:
-        return corpora[0].held_out_documents()
-    # A recipe without stages trains nothing, but may name a text to compare the models on.
-    settings = plan.text_alone
-    if settings is None:
-        return None
-    return build_text_alone(settings, tokenizer, console).held_out_documents()
 
 
 def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
+from limbeck.training.compared_text import warning_of_little_text
 from limbeck.training.corpora import build_corpora, build_text_alone, describe_corpora, describe_text
 from limbeck.training.disk_needs import check_disk
 from limbeck.training.finished_stage import learned_in, load_finished
@@ -208,6 +209,13 @@ class Run:
             self.corpora = ranks.main_rank_first(build)
         ranks.on_all_ranks(self._check_text)
         ranks.on_main_rank(partial(check_texts_taught, self.plan, self.corpora, self.tokenizers))
+        ranks.on_main_rank(self._warn_of_little_text)
+
+    def _warn_of_little_text(self) -> None:
+        """Warn of held-out text that is too little to judge the student, before time goes into its training."""
+        line = warning_of_little_text(self.plan, self.corpora, self.tokenizers.student, self.console)
+        if line:
+            self._warn(f"  {line}")
 
     def _check_text(self) -> None:
         """Refuse to go on with other text than the run began with."""

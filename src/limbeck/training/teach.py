@@ -40,8 +40,8 @@ from limbeck.targets.facts import StoreFacts, read_facts
 from limbeck.targets.store import Store
 from limbeck.targets.stored_teaching import as_rows
 from limbeck.targets.writer import StoreWriter, hold_store_alone, open_store
+from limbeck.training.compared_text import amounts_of, held_out_texts
 from limbeck.training.corpora import build_corpora
-from limbeck.training.evaluation import amounts_of, held_out_texts
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run_tokenizers import load_tokenizers
 from limbeck.training.store_check import SAMPLE_NOTE, write_sample

@@ -13,6 +13,8 @@ SUMMARY_IN_BODIES = "summary_in_bodies"
 of earlier versions, which measured all text so, in a pool that did not grow."""
 FEWEST_DOCUMENTS = 5
 """Fewest documents whose agreement has an interval: of fewer, resamples would be nearly the same."""
+FEWEST_QUERIES = 200
+"""Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
 SATURATED = 0.9
 """A score of the teacher's retrieval above which the search is too easy to tell students apart."""
 

@@ -1,0 +1,166 @@
+"""The held-out text that a run compares student and teacher on: how much is compared, and whether it is enough."""
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.core.blocks import counted
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES
+from limbeck.corpus import Document, LabelledCorpus
+from limbeck.errors import CorpusError
+from limbeck.evaluation import Amounts
+from limbeck.evaluation.passages import build_search_pairs
+from limbeck.evaluation.sentence_pairs import distinct_sentences, text_of
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.corpora import build_text_alone
+from limbeck.training.rows import AnyCorpus
+
+_FIRST_TEXTS = 100
+"""Held-out texts that are looked at before all of them, since they are enough in most runs."""
+_MOST_ADVISED = 0.5
+"""Largest share of the documents that a warning advises to hold out."""
+
+
+def warning_of_little_text(
+    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
+) -> str:
+    """Say that the held-out text of a run is too little to judge its student, and what helps; "" where it is enough.
+
+    The figures that a report trusts are an agreement over enough sentences of enough documents, and a retrieval with
+    enough passages. One of the two is enough.
+
+    Args:
+        plan: The plan of the run.
+        corpora: The text of each stage.
+        tokenizer: The student's tokenizer.
+        console: Where progress goes.
+    """
+    amounts = amounts_of(plan, corpora)
+    compares_vectors = plan.recipe.evaluation.enabled and (amounts.pairs > 0 or amounts.retrieval_pairs > 0)
+    # Labelled rows have their own scores.
+    if not compares_vectors or not corpora or isinstance(corpora[0], LabelledCorpus):
+        return ""
+    texts = held_out_texts(plan, corpora, tokenizer, console)
+    # A run without held-out text is warned of elsewhere.
+    if not texts:
+        return ""
+
+    # Sentences are counted in the first texts, and in all of them only where these are too few.
+    for some_texts in (texts[:_FIRST_TEXTS], texts):
+        sentences_of = [sentences for sentences in distinct_sentences(list(map(text_of, some_texts))) if sentences]
+        sentences = sum(map(len, sentences_of))
+        if amounts.pairs > 0 and len(sentences_of) >= FEWEST_DOCUMENTS and sentences >= FEWEST_QUERIES:
+            return ""
+    passages = 0
+    if amounts.retrieval_pairs > 0:
+        passages = _count_passages(texts)
+        if passages >= FEWEST_QUERIES:
+            return ""
+
+    counts = f"{counted(len(texts), 'document')}, with {counted(sentences, 'sentence')}"
+    return (
+        f"The held-out text is too little to judge the student: {counts}. It takes at least {FEWEST_DOCUMENTS} "
+        f"documents and {FEWEST_QUERIES} sentences. {_advice(corpora[0], len(texts), sentences)}"
+    )
+
+
+def _count_passages(texts: Sequence[str | tuple[str, str]]) -> int:
+    """The number of passages for a retrieval, as far as `FEWEST_QUERIES`; 0 for too few for any figure."""
+    try:
+        return len(build_search_pairs(texts, FEWEST_QUERIES).pairs)
+    except CorpusError:
+        return 0
+
+
+def _advice(corpus: AnyCorpus, held_out: int, sentences: int) -> str:
+    """Advise on a share of the documents that is enough, or to give more text.
+
+    Args:
+        corpus: The text.
+        held_out: Number of held-out documents.
+        sentences: Number of their sentences.
+    """
+    documents = corpus.manifest["documents"]
+    if sentences == 0:
+        return "Give other text, which has whole sentences."
+    # As many documents as have the sentences, when they are like the held-out ones; with some to spare, since they are
+    # not all alike.
+    wanted = max(2 * FEWEST_DOCUMENTS, math.ceil(1.5 * FEWEST_QUERIES * held_out / sentences))
+    # Whole percents, so that the number is short.
+    share = math.ceil(100 * wanted / documents) / 100
+    if share > _MOST_ADVISED:
+        return "Give more text."
+    return f"Set corpus.held_out to {share:g}, for about {share * documents:,.0f} of {documents:,} documents."
+
+
+def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
+    """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`.
+
+    An amount of 0 leaves its measurement out.
+    """
+    spec = plan.recipe.evaluation
+    default = Amounts()
+    pairs = default.pairs if spec.pairs is None else spec.pairs
+    retrieval_pairs = default.retrieval_pairs if spec.retrieval_pairs is None else spec.retrieval_pairs
+    batch_sizes = default.latency_batch_sizes if spec.batch_sizes is None else tuple(spec.batch_sizes)
+    latency_seconds = spec.latency_seconds if spec.speed else 0.0
+
+    # Quality is measured on sentence vectors. A student with the head of a task is trained to give the scores of that
+    # task, so its sentence vectors mean nothing.
+    has_task_head = plan.head not in (None, "masked_lm")
+    if has_task_head or not spec.quality:
+        pairs = 0
+        retrieval_pairs = 0
+    # Retrieval finds documents by their titles, which labelled rows do not have.
+    if corpora and isinstance(corpora[0], LabelledCorpus):
+        retrieval_pairs = 0
+
+    return Amounts(
+        pairs=pairs,
+        retrieval_pairs=retrieval_pairs,
+        latency_batch_sizes=batch_sizes,
+        latency_length=spec.length,
+        latency_seconds=latency_seconds,
+    )
+
+
+def held_out_texts(
+    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
+) -> list[str | tuple[str, str]] | None:
+    """Return the held-out documents of a run: a text each, or its title and the rest; None for a run without text.
+
+    Args:
+        plan: The plan of the run.
+        corpora: The text of each stage.
+        tokenizer: Its tokenizer.
+        console: Where progress goes.
+    """
+    documents = _held_out_documents(plan, corpora, tokenizer, console)
+    if documents is None:
+        return None
+    texts: list[str | tuple[str, str]] = []
+    for document in documents:
+        # The teacher does not read the languages that it teaches by translations; `_add_languages` measures these.
+        is_translation = document.teacher_text not in (None, document.text)
+        if is_translation:
+            continue
+        if document.title:
+            texts.append((document.title, document.body))
+        else:
+            texts.append(document.text)
+    return texts
+
+
+def _held_out_documents(
+    plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
+) -> Sequence[Document] | None:
+    """Return the documents that the first stage holds out; without stages, the held-out ones of the recipe's text."""
+    if corpora:
+        return corpora[0].held_out_documents()
+    # A recipe without stages trains nothing, but may name a text to compare the models on.
+    settings = plan.text_alone
+    if settings is None:
+        return None
+    return build_text_alone(settings, tokenizer, console).held_out_documents()
