@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+import traceback
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_long_values_lose_their_middle() -> None:
     assert str(error).startswith("begin")
     assert str(error).endswith("end")
     assert len(str(error)) <= LONGEST_LINE
+
+
+def test_a_notebook_shows_the_line_alone() -> None:
+    # IPython asks an exception for the lines in place of its traceback by this name.
+    with pytest.raises(LimbeckError) as caught:
+        limbeck.api.distill(teacher="./nowhere", student=3)
+    error = caught.value
+    assert error._render_traceback_() == [f"{type(error).__name__}: {error}"]
+    # Python itself still has the traceback.
+    assert len(traceback.extract_tb(error.__traceback__)) > 1
 
 
 def test_errors_cross_processes_and_are_said_again() -> None:

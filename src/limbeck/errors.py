@@ -1,8 +1,8 @@
 """The exceptions of limbeck: one kind per kind of user mistake, each one clear line.
 
-A message names the value, the rule it breaks and the way out. The command line prints it without a traceback
-and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed or that the user stopped, 75 for
-a run that the machine stopped and that can go on.
+A message names the value, the rule it breaks and the way out. The command line and notebooks show it without a
+traceback. The command line exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed or that
+the user stopped, 75 for a run that the machine stopped and that can go on.
 
 Below them stand the parts that messages share: several mistakes in one line, the reason that another library gives, and
 the nearest of the names that are known.
@@ -55,6 +55,10 @@ class LimbeckError(Exception):
         """Name the options in the message as Python's arguments: `resume=True` for `--resume`."""
         self.args = (with_arguments(str(self)),)
         self.mistakes = tuple(with_arguments(line) for line in self.mistakes)
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows in place of a traceback: in a notebook the message stands alone, too."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class RecipeError(LimbeckError):
