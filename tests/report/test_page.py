@@ -158,7 +158,7 @@ def test_several_folders_open_with_a_table_of_links_and_are_folded(rendered):
     first, *_ = document.all("table")
     links = [attributes["href"] for attributes, _ in document.all("a", within="table")]
     assert links == [f"#part-{number}" for number in range(2, len(KINDS) + 2)]
-    assert "Folders in this report" in first[1] and "Transformer parameters" in first[1]
+    assert "Folders in this report" in first[1] and "Parameters" in first[1]
     parts = [attributes for attributes, _ in document.all("details") if attributes.get("class") == "part"]
     assert len(parts) == len(KINDS) and not any("open" in attributes for attributes in parts)
     # A link opens what is folded only if it leads into it, and not to its heading.

@@ -185,8 +185,10 @@ def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
 
     with process_note(tmp_path):
         running = page_of(tmp_path)
-    assert running.parts[0].subtitle == "Evaluation; running; 2 cells" and "no memory" in running.warnings()[0]
-    assert page_of(tmp_path).parts[0].subtitle == "Evaluation; not finished; 2 cells"
+    assert (
+        running.parts[0].subtitle == "Evaluation; running; 1 finished result" and "no memory" in running.warnings()[0]
+    )
+    assert page_of(tmp_path).parts[0].subtitle == "Evaluation; not finished; 1 finished result"
 
 
 def test_what_lies_in_a_runs_folder_is_part_of_it(copied, page_of):
@@ -224,6 +226,12 @@ def test_losses_of_one_method_are_drawn_beside_each_other():
     [alike] = course_figures([*runs, run_with("c", "mlm", []), run_with("d", "mlm", [1.0, 2.0])])
     assert alike.title == "Stage 'stage' (mlm) of the runs"
     assert [series.label for series in alike.drawing.series] == ["b", "d"]
+
+
+def test_runs_of_a_single_point_each_have_no_chart():
+    short, long = run_with("short", "mlm", [2.0]), run_with("long", "mlm", [])
+    long[1].stages[0].log.curves["loss"] = np.array([[9.0, 1.0]])
+    assert list(course_figures([short, long])) == []
 
 
 def test_many_runs_are_drawn_in_figures_whose_lines_are_told_apart():

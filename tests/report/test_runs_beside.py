@@ -74,9 +74,17 @@ def test_a_speedup_of_a_busy_machine_has_a_word_beside_it(copied, page_of, slowe
 
     compared, *_ = page_of(run, FOLDERS["finished"]).parts
     table = compared.sections[0].blocks[0]
-    assert table.headings[:4] == ("", "Result", "As fast as its teacher", "Transformer parameters")
+    assert table.headings[:4] == ("", "Result", "As fast as its teacher", "Parameters")
     cell = table.rows[0][2]
     assert (cell.main, cell.detail) == ("2.0x", "busy machine" if is_busy else "")
+
+
+def test_a_run_without_an_evaluation_has_its_parameters(copied, page_of):
+    run = copied(edit=lambda record: record.update(evaluation={}))
+    compared, *_ = page_of(run, FOLDERS["finished"]).parts
+    table = compared.sections[0].blocks[0]
+    column = table.headings.index("Parameters")
+    assert [str(row[column]) for row in table.rows] == ["988", "988"]
 
 
 def test_times_of_a_column_have_one_unit(copied):

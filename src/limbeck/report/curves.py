@@ -6,6 +6,8 @@ A *curve* is the course of a logged quantity over the steps. A *term* is one par
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from limbeck.core.blocks import Block, Figure, Notes, counted, slug
 from limbeck.report.figures import describe_lines, is_single_point
 from limbeck.report.logs import Curve, StageLog
@@ -119,7 +121,7 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
 
 
 def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str) -> Iterator[Figure]:
-    """Draw the same curve of several runs; nothing for one run, or where all points are at one step.
+    """Draw the same curve of several runs; nothing for one run, or where no run has points at two steps.
 
     Args:
         title: Title of the figure.
@@ -138,9 +140,9 @@ def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str)
         if len(groups) > 1:
             title_of_group = f"{title} ({number} of {len(groups)})"
         curves_of_group = {label: curves[label] for label in group}
-        figure = _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
-        if not is_single_point(figure.drawing):
-            yield figure
+        # Runs of different lengths may have a single point each, at different steps: no curve either.
+        if any(len(np.unique(curve[:, 0])) > 1 for curve in curves_of_group.values()):
+            yield _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
 
 
 def _curves_figure(title: str, curves: CurvesByLabel, y: str, caption: str = "") -> Figure:

@@ -41,7 +41,33 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
         status = "running"
     elif evaluation.summary.is_empty:
         status = "not finished"
-    return Summary("evaluation", status, counted(len(evaluation.cells), "cell"))
+    return Summary("evaluation", status, _result_of(evaluation))
+
+
+def _result_of(evaluation: EvaluationFolder) -> str:
+    """Return the main figure of the first models in a line, such as `average: teacher 61.2, student 58.4`.
+
+    Without tables it is the number of finished results; of costs alone, the number of models.
+    """
+    record = evaluation.summary
+    if record.is_empty:
+        finished = sum(cell.status == FINISHED for cell in evaluation.cells)
+        return counted(finished, "finished result")
+    if not record.columns:
+        costs = record.costs or studies.Costs()
+        return f"costs of {counted(len(costs.models), 'model')}"
+
+    key, title = main_figure(record)
+    scores = []
+    for model in record.models:
+        figure = model.figures.get(key)
+        if figure is not None and not is_meaningless(key, model):
+            scores.append(f"{name_of(model)} {figure.mean:.1f}")
+    if not scores:
+        return ""
+    hidden = len(scores) - MOST_HIGHLIGHTS
+    further = f" and {hidden} more" if hidden > 0 else ""
+    return f"{title}: {', '.join(scores[:MOST_HIGHLIGHTS])}{further}"
 
 
 @highlights(EvaluationFolder)

@@ -15,7 +15,7 @@ from limbeck.report.reliable import is_unsteady, reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
-MAIN_HEADINGS = ("As fast as its teacher", "Transformer parameters", "Training")
+MAIN_HEADINGS = ("As fast as its teacher", "Parameters", "Training")
 """Headings of the facts of a run in a table of folders of any kind."""
 _SIZE_UNITS = ("count", "megabytes")
 """Units of the figures of size; figures in milliseconds are of speed, and all others are of quality."""
@@ -31,7 +31,10 @@ def main_cells(run: RunFolder, longest: float) -> list[AnyCell]:
         longest: The longest training of the table, in seconds; it decides the unit of the times.
     """
     evaluation = run.record.evaluation or RunEvaluation()
-    parameters = evaluation.student.parameters.transformer
+    # A run without an evaluation, such as one of `--steps 0`, has counted its student too.
+    parameters = evaluation.student.parameters.total
+    if parameters is None:
+        parameters = run.record.student.parameters
     speedup = reliable_speedup(evaluation.first_batch)
     is_busy = speedup is not None and is_unsteady(evaluation.first_batch)
     seconds = training_seconds(run)
