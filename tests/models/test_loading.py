@@ -209,6 +209,8 @@ def test_the_folder_of_a_run_names_its_student(folder, refused):
     shutil.copytree(folder, run / "student")
     with refused(f"'{run}' is the folder of a run, not of a model; its student is '{run / 'student'}'"):
         load_model(run)
+    with refused("is the folder of a run, not of a model"):
+        check_there(run / "student", run)
 
 
 def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected(offline, refused):

@@ -10,6 +10,7 @@ from urllib.parse import urlparse
 from huggingface_hub import constants as hub_constants
 
 from limbeck.errors import ModelError
+from limbeck.models.folder_files import MODULES
 from limbeck.models.locating import is_local, resolve_model
 
 _SHAPE_LIKE = re.compile(r"\d+[^/\d]+\d+\w*")
@@ -60,14 +61,17 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
 def check_there(*names: str | Path) -> None:
     """Refuse models that are neither a folder, nor in the Hub's cache, nor on the Hub.
 
-    A folder is not looked into. For a name that is not in the cache, the Hub is asked for `config.json`. This does not
+    Of a folder, only the names of its files are looked at, so that a folder without a model is refused at once, such as
+    that of a run. For a name that is not in the cache, the Hub is asked for `config.json`. This does not
     import transformers, which takes long.
 
     Raises:
-        ModelError: for the first such name. Names that can only be folders are checked before the Hub is asked.
+        ModelError: for the first such name, or the first folder without a model. Names that can only be folders are
+            checked before the Hub is asked.
     """
-    # All names are resolved before the Hub is asked for any.
-    resolved_names = [resolve_model(name) for name in names if not is_local(str(name))]
+    # All names are resolved before the Hub is asked for any. A folder with a model stays as it is: it may be a router,
+    # which resolves to no single folder.
+    resolved_names = [resolve_model(name) for name in names if not _is_model_folder(name)]
     for name in resolved_names:
         if is_local(name):
             continue
@@ -78,6 +82,13 @@ def check_there(*names: str | Path) -> None:
         if not hub_answers():
             raise unreachable(name)
         fetch(name, revision=None, wanted=("config.json",))
+
+
+def _is_model_folder(name: str | Path) -> bool:
+    """Whether a name is a folder with the configuration of a model, or with modules of sentence-transformers."""
+    if not is_local(str(name)):
+        return False
+    return any((Path(name) / file).is_file() for file in ("config.json", MODULES))
 
 
 def check_fetched(name: str | Path) -> None:
