@@ -100,6 +100,11 @@ def test_an_export_of_an_object(folder, tmp_path):
         done.push("a b c")
 
 
+def test_a_task_file_may_be_a_path_alone(tmp_path):
+    with pytest.raises(LimbeckError, match="own.yaml' does not exist"):
+        limbeck.evaluate("student", tmp_path / "own.yaml", output=tmp_path / "scores")
+
+
 @pytest.mark.parametrize("kind", ["phrases", "attention", "similarity", "contribution"])
 def test_inspections_of_objects(folder, tmp_path, kind):
     (tmp_path / "chunks.txt").write_text(CHUNKS * 10)

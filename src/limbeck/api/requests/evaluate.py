@@ -25,7 +25,7 @@ class EvaluateRequest:
         "in the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.",
         cls=list[str],
     )
-    tasks: str | Sequence[str | Path] = option(
+    tasks: str | Path | Sequence[str | Path] = option(
         "Tasks, groups (glue, qa, cross_lingual …) and task files, separated by commas.",
         default="",
         python="Names of tasks and groups, and paths of task files, in a list or by commas; may be empty with `speed`.",
