@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import limbeck
 from limbeck.core.paths import HEARTBEAT
+from limbeck.core.run_status import find_runs, status_of
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.stage import StageTraining
@@ -169,6 +170,11 @@ def test_missing_text_and_weights_are_refused_and_leave_the_folder_free(recipe, 
             limbeck.distill(recipe, [f"corpus.sources=[{source}]"])
     with pytest.raises(ModelError, match="weights|safetensors"):
         limbeck.distill(recipe, [f"teacher.model={bare}"])
+    # A mistake is no run that failed, so that `limbeck status` does not list its folder.
+    output = Path(recipe["output"])
+    assert (output / "recipe.yaml").is_file() and not (output / "run.json").exists()
+    with pytest.raises(OutputError, match="holds no run"):
+        find_runs([output.parent])
     with pytest.raises(LimbeckError):
         limbeck.distill(recipe, ["teacher.model=./nowhere"])
     recipe["stages"][0]["training"]["max_steps"] = 1
@@ -205,8 +211,11 @@ def test_a_run_is_not_resumed_on_other_text(recipe, tmp_path, text_folder):
     ):
         limbeck.distill(recipe)
     (folder / "some.txt").write_text(text + "\n\nOne more document for the student to read.")
+    before = status_of(Path(recipe["output"]))
     with pytest.raises(OutputError, match="has changed since"):
         limbeck.distill(recipe, resume=True)
+    after = status_of(Path(recipe["output"]))
+    assert (after.status, after.stop, after.checkpoint) == ("interrupted", before.stop, before.checkpoint)
 
 
 def test_a_stage_without_a_step_is_an_error(recipe):

@@ -65,9 +65,10 @@ _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGR
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _EPILOG = "\n\n".join(
     (
-        "Exit codes: 0 done; 1 failed, or a run was stopped by Ctrl-C; 2 a mistake in the call or its files; 75 a run "
-        "was stopped by SIGTERM while it trained; 130 another command was stopped by Ctrl-C; 143 another command, or a "
-        "run that did not train, was stopped by SIGTERM. Continue a stopped run with --resume.",
+        "Exit codes: 0 done; 1 failed, or Ctrl-C stopped a run, fine-tuning, evaluation, comparison or search; 2 a "
+        "mistake in the call or its files; 75 SIGTERM stopped a run; 130 Ctrl-C stopped another command, or one that "
+        "had not begun its work; 143 SIGTERM stopped another command, or one that had not begun its work. Continue a "
+        "stopped run with --resume.",
         "Results go to standard output, everything else to standard error; --json prints only the result, as JSON.",
         "See docs/command_line.md for more. If something does not work, run limbeck doctor.",
     )

@@ -9,6 +9,7 @@ from limbeck.core import ranks
 from limbeck.errors import Interrupted, LimbeckError, Preempted, TrainingError
 from limbeck.training.disk_failures import disk_problem
 from limbeck.training.out_of_memory import is_out_of_memory
+from limbeck.training.output_folder import is_occupied
 from limbeck.training.record import RunRecord
 from limbeck.training.signals import Terminated, terminable
 
@@ -22,6 +23,8 @@ _OUT_OF_MEMORY = (
 @contextmanager
 def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
     """Run the block, and note in the run's record how it ended if it raises.
+
+    A mistake in what was asked, by which nothing was trained, leaves the record as it was before the block.
 
     Args:
         record: The run's record.
@@ -47,7 +50,13 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         _record_ending(record, "interrupted", error)
         raise
     except LimbeckError as error:
-        _record_ending(record, "failed", error)
+        is_mistake = not isinstance(error, TrainingError)
+        has_trained = record.has_trained and is_occupied(folder)
+        if is_mistake and not has_trained:
+            with suppress(OSError):
+                record.withdraw()
+        else:
+            _record_ending(record, "failed", error)
         raise
     except Exception as error:
         # When another process of the run ends, the communication with it fails here: `lost` is the message on that.

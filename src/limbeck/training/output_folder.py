@@ -125,6 +125,11 @@ def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
         raise _not_empty_error(folder)
 
 
+def is_occupied(folder: Path) -> bool:
+    """Whether a folder holds files of a training; a run that failed before its training leaves the folder free."""
+    return _RUN_FOLDER.is_occupied(folder)
+
+
 def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
     """Return the folder, after the checks that need no lock."""
     if output is None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import records
+from limbeck.core import files, records
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.memory import peak_device_memory_bytes, peak_memory_bytes
 
@@ -27,6 +27,13 @@ class RunRecord:
         self._folder = folder
         self._writes = writes
         self._started = time.monotonic()
+        # The parts of the run that this process has begun.
+        self._begun: set[str] = set()
+        # The files that an earlier process left; None where there is no such file.
+        self._earlier: dict[type[records.Run] | type[records.Heartbeat], records.Run | records.Heartbeat | None] = {}
+        for kind in (records.Run, records.Heartbeat):
+            is_there = (folder / kind.FILE).is_file()
+            self._earlier[kind] = records.load(kind, folder) if is_there else None
         # Later values replace earlier ones: defaults, then the record that an earlier process left (whose damaged
         # fields are left out), then the facts of this process. The problem that ended the earlier process is dropped.
         values: dict[str, Any] = {"created": records.timestamp(), "timings": {}, "stages": []}
@@ -57,6 +64,21 @@ class RunRecord:
         if self._writes:
             records.save(run, self._folder)
 
+    @property
+    def has_trained(self) -> bool:
+        """Whether this process has begun to train."""
+        return "training" in self._begun
+
+    def withdraw(self) -> None:
+        """Put back the record and the heartbeat that an earlier process left; remove them where it left none."""
+        if not self._writes:
+            return
+        for kind, earlier in self._earlier.items():
+            if earlier is None:
+                files.remove(self._folder / kind.FILE)
+            else:
+                records.save(earlier, self._folder)
+
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
         """Add the time of the block to a part of the run; the times of the processes of a resumed run add up.
@@ -65,6 +87,7 @@ class RunRecord:
             part: Its name, such as `corpus` or `training`.
         """
         started = time.monotonic()
+        self._begun.add(part)
         try:
             yield
         finally:
