@@ -30,7 +30,7 @@ class RunRecord:
         # The parts of the run that this process has begun.
         self._begun: set[str] = set()
         # The files that an earlier process left; None where there is no such file.
-        self._earlier: dict[type[records.Run] | type[records.Heartbeat], records.Run | records.Heartbeat | None] = {}
+        self._earlier: dict[type[records.File], records.File | None] = {}
         for kind in (records.Run, records.Heartbeat):
             is_there = (folder / kind.FILE).is_file()
             self._earlier[kind] = records.load(kind, folder) if is_there else None
