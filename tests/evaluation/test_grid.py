@@ -6,13 +6,13 @@ import statistics
 import pytest
 
 from limbeck.core.paths import EVALUATION_REQUEST, RESULTS
-from limbeck.core.studies import EvaluationCell, Figure
+from limbeck.core.studies import Column, ColumnFigure, EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.plan.planner import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task
 from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
-from limbeck.evaluation.results.averages import average
+from limbeck.evaluation.results.averages import average, averages_of
 from limbeck.evaluation.results.choices import choose
 from limbeck.evaluation.results.notes import gather_notes, without_sizes_of_draws
 from limbeck.evaluation.results.predictions import save_predictions
@@ -242,3 +242,17 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_read(tmp_path, t
     with pytest.raises(RecipeError) as caught:
         Planner(EvaluationRequest((), "cola,rte", tmp_path, overrides=(text,)))
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+def test_the_splits_of_one_task_have_no_average():
+    columns = [
+        Column(key="own", title="Own (validation)", task="own", kind="classification", splits=["validation"]),
+        Column(key="own:test", title="Own (test)", task="own", kind="classification", splits=["test"]),
+    ]
+    scores = {key: ColumnFigure.of_runs([value]) for key, value in (("own", 70.0), ("own:test", 80.0), ("rte", 60.0))}
+    assert averages_of(scores, columns, PROTOCOLS["quick"]).average is None
+
+    # Of two tasks, each counts once, by its first split.
+    columns.append(Column(key="rte", title="RTE", task="rte", kind="classification", splits=["validation"]))
+    found = averages_of(scores, columns, PROTOCOLS["quick"]).average
+    assert (found.mean, found.of, found.complete) == (65.0, ["own", "rte"], True)

@@ -278,3 +278,24 @@ def test_entities_are_named_as_the_other_metrics():
     names = [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")]
     assert names == ["entity F1", "answer F1", "accuracy"]
     assert [at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]
+
+
+def test_the_card_of_a_fine_tuned_model_names_the_splits(tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
+    figure = {"mean": 80.0, "runs": [80.0], "metrics": {"accuracy": {"mean": 80.0, "runs": [80.0]}}}
+    column = {"task": "own", "metric": "accuracy", "kind": "classification"}
+    summary = Evaluation.read({
+        "preset": "quick",
+        "columns": [column | {"key": "own", "title": "Own (validation)", "splits": ["validation"]},
+                    column | {"key": "own:test", "title": "Own (test)", "splits": ["test"]}],
+        "models": [{"name": "here", "columns": {"own": figure, "own:test": figure},
+                    "chosen": {"own": {"settings": {}, "runs": 1, "wanted": 1, "points": 1, "seeds": [1]}}}],
+    })  # fmt: skip
+    settings = {"warmup": 0.1, "schedule": "linear", "weight_decay": 0.0, "stride": 0, "epochs": 1, "batch_size": 8,
+                "learning_rate": 1e-5, "length": 32, "bf16": False}  # fmt: skip
+    cell = EvaluationCell.read({"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings, "rows": {}})
+    task = replace(TASKS["mrpc"], name="own", title="Own")
+    card = fine_tuned_card.write_fine_tuned_card(cell, task, summary, tmp_path).read_text(encoding="utf-8")
+    assert "In percent, on the rows of validation and test." in card and "development rows" not in card
+    results = fine_tuned_card.FineTunedCard(cell, task, summary).data.eval_results
+    assert [result.dataset_split for result in results] == ["validation", "test"]

@@ -339,7 +339,7 @@ def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp
     note = f"STS-B validation: {why}"
     found = scores_in(STUDENT, evaluation_of(notes=[note, "SQuAD train: 5 rows, but 9 are published"]))
     assert found.notes == (note,)
-    assert found.rows[0].dataset == ScoredRows("stsb", "STS-B")
+    assert found.rows[0].dataset == ScoredRows("stsb", "STS-B", split="validation")
     assert found.rows[1].dataset.type == "rajpurkar/squad"
     assert f"- {note}" in text_of_card(run_record(), tmp_path, scores=found)
 
@@ -407,7 +407,7 @@ def test_scores_of_one_student_among_many():
         ("Own", 60.0, None, None),
     ]  # fmt: skip
     assert found.rows[0].dataset == ScoredRows("nyu-mll/glue", "STS-B", config="stsb", split="validation")
-    assert found.rows[3].dataset == ScoredRows("own.yaml", "Own")
+    assert found.rows[3].dataset == ScoredRows("own.yaml", "Own", split="validation")
     assert scores_in("/here/runs/other/student", summary) is None
     assert scores_in("teacher", summary).teacher == ""
 

@@ -28,7 +28,7 @@ from limbeck.report.card_templates import name_in_card
 from limbeck.report.chance import guesser_sentence
 from limbeck.report.evaluation_tables import metric_digits, units_of_thresholds
 from limbeck.report.names import metric_of_column
-from limbeck.report.task_scores import hub_results, scores_of_model
+from limbeck.report.task_scores import hub_results, names_of_splits, scores_of_model
 
 
 def write_fine_tuned_card(
@@ -188,6 +188,17 @@ class FineTunedCard:
                 )
                 scores.append(score)
         return scores
+
+    @property
+    def scored_splits(self) -> str:
+        """The splits that the scores are over, in words: `validation`, `validation and test`."""
+        names = [
+            name
+            for column in self.summary.columns
+            if column.key in self.model.columns
+            for name in names_of_splits(column)
+        ]
+        return " and ".join(dict.fromkeys(names))
 
     def _size_of(self, splits: Sequence[str]) -> str:
         """Return the number of rows of some splits in words; empty where the record does not have it."""

@@ -46,7 +46,7 @@ class ScoredRows:
         type: Name of the data set on the Hub; where other rows were scored, our name of the task.
         name: Title of the task's column.
         config: Configuration of the data set on the Hub, if it has several.
-        split: Split of the data set on the Hub; None where other rows were scored.
+        split: Split of the data set on the Hub; where other rows were scored, that of our task.
     """
 
     type: str
@@ -268,9 +268,10 @@ def _scored_rows(column: Column, *, are_published: bool) -> ScoredRows:
         # A result on the Hub has one split. For a mean over several splits, the first is named.
         splits = _splits_of(column)
         place = DEFINITIONS[task].on_hub(splits[0])
-    # Tasks of the user's own, and some splits of ours, are not on the Hub.
+    # Tasks of the user's own, and some splits of ours, are not on the Hub: they have the task's own names. Without the
+    # split, the scores of two splits of a task could not be told apart.
     if place is None:
-        return ScoredRows(type=task, name=column.title)
+        return ScoredRows(type=task, name=column.title, split=", ".join(names_of_splits(column)) or None)
     data_set, split = place
     return ScoredRows(type=data_set.name, name=column.title, config=split.config or None, split=split.split)
 
@@ -282,6 +283,12 @@ def _splits_of(column: Column) -> list[str]:
     `SPLIT@VARIANT`; the variant is left out here, since its rows are the same.
     """
     return [split.partition("@")[0] for split in column.splits]
+
+
+def names_of_splits(column: Column) -> list[str]:
+    """Return the names of the splits of a column without their languages, each once: `test` for `test.de.en`."""
+    names = [split.partition(".")[0] for split in _splits_of(column)]
+    return list(dict.fromkeys(names))
 
 
 def hub_results(scores: TaskScores) -> Iterator[EvalResult]:

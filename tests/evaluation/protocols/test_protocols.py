@@ -87,6 +87,12 @@ def test_splits_that_end_alike_have_columns_of_their_own():
     ]
 
 
+def test_the_splits_of_a_task_are_named_where_there_are_several():
+    own = replace(TASKS["rte"], name="own", title="Own", scored=("validation", "test"))
+    found = [(column.key, column.title) for column in columns.task_columns(own)]
+    assert found == [("own", "Own (validation)"), ("own:test", "Own (test)")]
+
+
 def test_overrides_win_and_those_of_a_task_most():
     protocol, cola, rte = protocols.PROTOCOLS["minilmv2"], TASKS["cola"], TASKS["rte"]
     overrides = [("cola", {"epochs": 2}), (None, {"epochs": 7, "seeds": 1}), (None, {"learning_rates": [1e-4, 2e-4]})]

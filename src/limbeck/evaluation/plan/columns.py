@@ -27,6 +27,9 @@ def task_columns(task: Task) -> list[Column]:
     columns: list[Column] = []
     for stem, splits in splits_by_stem.items():
         key, title = _key_and_title(task, stem, taken=[column.key for column in columns])
+        # Of several splits, the first is named too: its heading would be the task's, as if it were all of it.
+        if len(splits_by_stem) > 1 and title == task.title:
+            title = f"{task.title} ({stem})"
         columns.append(_column(task, key, title, splits, is_detail=False))
         if len(splits) == 1:
             continue

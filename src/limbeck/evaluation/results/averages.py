@@ -16,7 +16,10 @@ _PERCENT = 100
 def averages_of(
     scores: Mapping[str, studies.ColumnFigure], columns: Sequence[Column], protocol: Protocol
 ) -> studies.Averages:
-    """Return the averages over the columns of the protocol, else over all main columns of trained tasks.
+    """Return the averages over the columns of the protocol, else over the first columns of all trained tasks.
+
+    Further columns of a task are of its other splits, such as its test rows: the mean of two splits is no average over
+    tasks.
 
     Args:
         scores: Figures of a model, by column.
@@ -24,7 +27,11 @@ def averages_of(
         protocol: May name the columns of its paper's average.
     """
     main_keys = [column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors]
-    wanted = protocol.average or main_keys
+    first_keys: dict[str | None, str] = {}
+    for column in columns:
+        if column.key in main_keys:
+            first_keys.setdefault(column.task or column.key, column.key)
+    wanted = protocol.average or tuple(first_keys.values())
     averaged = [key for key in wanted if key in main_keys and key in scores]
     # Without CoLA among the columns there is no second average: that of no columns is None.
     without_cola: list[str] = []
