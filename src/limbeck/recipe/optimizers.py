@@ -16,7 +16,7 @@ _HOOKED_PREFIXES = ("galore", "apollo", "lomo", "adalomo", "layerwise")
 """Beginnings of the names of optimizers that update weights during the backward pass, or need names of layers."""
 _SCHEDULES_WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
 """Schedules that take no `lr_scheduler_kwargs`."""
-_SCHEDULES_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
+SCHEDULES_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedules whose `step` takes the held-out loss."""
 _TRIAL_STEPS = 1_000
 """Steps of the trial of a schedule. Mistakes in its options show whatever the number of steps."""
@@ -112,7 +112,7 @@ def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer
         num_training_steps=_TRIAL_STEPS,
         scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
     )
-    follows_loss = arguments.lr_scheduler_type.value in _SCHEDULES_BY_LOSS
+    follows_loss = arguments.lr_scheduler_type.value in SCHEDULES_BY_LOSS
     for _ in range(_TRIAL_STEPS):
         optimizer.step()
         # A schedule that follows the loss is given one that stays the same.

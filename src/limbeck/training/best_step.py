@@ -96,6 +96,19 @@ def restore_counts(callbacks: Sequence[TrainerCallback], state: TrainerState) ->
             setattr(callback, name, value)
 
 
+def store_counts(callbacks: Sequence[TrainerCallback], state: TrainerState) -> None:
+    """Write the counts of early stopping into a state that has earlier ones.
+
+    Args:
+        callbacks: The callbacks of the trainer.
+        state: The state of a checkpoint.
+    """
+    stoppers = [callback for callback in callbacks if isinstance(callback, EarlyStoppingCallback)]
+    # Paired as in `restore_counts`.
+    for callback, counts in zip(stoppers, _stored_counts(state), strict=False):
+        counts["attributes"] = callback.state()["attributes"]
+
+
 def has_stopped(state: TrainerState) -> bool:
     """Whether early stopping had ended the training at a checkpoint.
 

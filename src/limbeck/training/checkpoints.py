@@ -14,7 +14,8 @@ from pathlib import Path
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from limbeck.core.files import remove, sync
+from limbeck.core.files import read_json, remove, sync
+from limbeck.core.paths import MANIFEST
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import TrainingError
 from limbeck.training.best_step import has_stopped
@@ -83,6 +84,29 @@ class Checkpoints:
             raise
         finally:
             self.staging = None
+
+
+def rewrite(checkpoint: Path, change: Callable[[Path], None]) -> None:
+    """Change files of a checkpoint; a process that is killed meanwhile leaves it as it was.
+
+    Args:
+        checkpoint: A whole checkpoint.
+        change: Changes files in the folder that it receives.
+
+    Raises:
+        TrainingError: if the disk fails.
+    """
+    folder = checkpoint.parent
+    with saving(f"The checkpoint '{checkpoint.name}'", folder):
+        # A copy is changed, and then takes the place of the checkpoint.
+        staged = prepare_staging(folder) / checkpoint.name
+        shutil.copytree(checkpoint, staged)
+        facts = read_json(staged / MANIFEST)
+        del facts["files"]
+        (staged / MANIFEST).unlink()
+        change(staged)
+        seal(staged, facts)
+        publish(staged, folder)
 
 
 def prepare_staging(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from limbeck.kinds.scoring import score
 from limbeck.kinds.task import TaskData
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.epochs import ends_epoch
+from limbeck.training.signals import MeasurementLeftError
 
 MOST_ROWS_BY_STEP = 1_000
 """Most rows that a student is scored on in training, the same ones each time; at the end of a run all are scored."""
@@ -83,6 +84,7 @@ class DevelopmentScores(TrainerCallback):
 
     Attributes:
         log: The `log` of the trainer, set once there is one; nothing is scored before.
+        note_left: Is called where a signal ended the scoring before its end; set with `log`.
         activity: Shows that the student is scored.
     """
 
@@ -95,6 +97,7 @@ class DevelopmentScores(TrainerCallback):
         by_steps: bool = True,
     ) -> None:
         self.log: Callable[[dict[str, float]], None] | None = None
+        self.note_left: Callable[[], None] | None = None
         self.activity: ShowActivity = no_activity
         self._student = student
         # The copy is scored. It is made before the student is tapped, so it has no taps.
@@ -113,10 +116,13 @@ class DevelopmentScores(TrainerCallback):
         """Score the student where it is due, and log the scores before the step's checkpoint keeps the log."""
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):
             return
-        scores = {f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()}
         # `log` resets `should_log`, as if the step had been logged, but the line with the step's loss is still to come.
         loss_is_due = control.should_log
-        self.log(scores)
+        try:
+            self.log_scores()
+        except MeasurementLeftError:
+            assert self.note_left is not None
+            self.note_left()
         control.should_log = loss_is_due
 
     def _is_due(self, state: TrainerState) -> bool:
@@ -124,6 +130,15 @@ class DevelopmentScores(TrainerCallback):
         if state.global_step >= state.max_steps or ends_epoch(state.epoch or 0.0):
             return True
         return self._by_steps and state.global_step % max(int(state.eval_steps), 1) == 0
+
+    def log_scores(self) -> None:
+        """Score the student with its present weights, and log the scores.
+
+        Raises:
+            MeasurementLeftError: if a signal has ended the scoring; nothing is logged then.
+        """
+        assert self.log is not None
+        self.log({f"{LOG_PREFIX}{metric}": value for metric, value in self.scores().items()})
 
     def scores(self) -> dict[str, float]:
         """Return the student's scores with its present weights, by metric."""

@@ -1,5 +1,7 @@
 """Ctrl-C and SIGTERM: a stage in training saves a checkpoint and stops; outside of training a run stops at once.
 
+A measurement between the steps is left at once where that is possible. The run that goes on makes it again.
+
 Launchers and schedulers send SIGTERM to end a process; Ctrl-C sends SIGINT. Of several processes, each or only one may
 receive the signal.
 """
@@ -29,6 +31,10 @@ If it has not, the signal is dropped and sent once more.
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came while nothing was trained. As a `KeyboardInterrupt` it is not caught by `except Exception`."""
+
+
+class MeasurementLeftError(Exception):
+    """A measurement of a stage was left before its end, since a signal has come."""
 
 
 class InterruptSaver(TrainerCallback):

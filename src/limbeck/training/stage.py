@@ -34,7 +34,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus, held_out_languages
 from limbeck.training.sampler import grouped_padding_share
 from limbeck.training.seals import file_facts
-from limbeck.training.signals import InterruptSaver
+from limbeck.training.signals import InterruptSaver, MeasurementLeftError
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.training_facts import precision, training_facts, warn_of_differences
@@ -145,7 +145,9 @@ class StageTraining:
         progress.work_until = self.trainer.loader.work_until
         if scores is not None:
             scores.log = self.trainer.log
+            scores.note_left = partial(self.trainer.note_left, "development")
             self.trainer.score_task = scores.scores
+            self.trainer.log_task = scores.log_scores
             # The trainer's own, which leaves the time of the scores out of that of the steps.
             scores.activity = self.trainer.activity
 
@@ -202,7 +204,8 @@ class StageTraining:
         try:
             self._take_steps(checkpoint)
             self.seconds_of_steps = trainer.seconds
-            is_stopped = self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps
+            is_complete = trainer.state.global_step >= trainer.state.max_steps and not trainer.measurements_left
+            is_stopped = self.interrupt.agree() and not is_complete
             # A stage that is ended early keeps the student of its newest checkpoint.
             if not self.ends_early:
                 if is_stopped:
@@ -211,6 +214,10 @@ class StageTraining:
             metrics = self._measure_held_out()
             self.held_out_by_language = self._measure_languages()
             return metrics
+        except MeasurementLeftError:
+            # A signal came while the trained stage was measured. The run that goes on makes the measurement.
+            trainer.save_last()
+            raise self.stopped_at_last_checkpoint() from None
         except RuntimeError as error:
             # Ctrl-C reaches the workers of the data loader too. They end at once, and the step fails without its batch.
             # PyTorch's error has no class of its own, but begins with these words.
@@ -229,7 +236,10 @@ class StageTraining:
         if checkpoint is None:
             trainer.start_maps()
             trainer.train()
-        elif self.ends_early or checkpoints.is_last(checkpoint, trainer.args.max_steps):
+            return
+        if not self.ends_early:
+            trainer.make_up_measurements(checkpoint)
+        if self.ends_early or checkpoints.is_last(checkpoint, trainer.args.max_steps):
             # No step is left. The loop would take one more all the same, so it is not started.
             trainer.restore(checkpoint)
         else:
@@ -413,7 +423,10 @@ class StageTraining:
     def stopped_at_last_checkpoint(self) -> Interrupted:
         """Return the error of a stage that was stopped in the middle of a step."""
         step = self.trainer.state.global_step
-        if checkpoints.all_checkpoints(self.folder):
+        steps_saved = [saved for saved, _ in checkpoints.all_checkpoints(self.folder)]
+        if step in steps_saved:
+            return self.stopped_at_step("the state is saved")
+        if steps_saved:
             return self.stopped_at_step("the state of its last checkpoint is kept")
         return self.interrupt.error(
             f"Stopped at step {step} of stage '{self.plan.spec.title}', before its first checkpoint. Begin the stage "

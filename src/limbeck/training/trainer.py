@@ -33,9 +33,10 @@ from limbeck.errors import OutputError, TrainingError
 from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
+from limbeck.recipe.optimizers import SCHEDULES_BY_LOSS
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import checkpoints
-from limbeck.training.best_step import restore_counts
+from limbeck.training.best_step import restore_counts, store_counts
 from limbeck.training.disk_failures import loading
 from limbeck.training.division import divide_loss
 from limbeck.training.epochs import last_epoch, next_epoch
@@ -46,7 +47,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.out_of_memory import BatchSplitter
 from limbeck.training.rows import RowsByLength
 from limbeck.training.seals import find_damage
-from limbeck.training.signals import InterruptSaver
+from limbeck.training.signals import InterruptSaver, MeasurementLeftError
 from limbeck.training.step_clock import StepClock
 from limbeck.training.step_start import StepStart, skip_update, takes_flag
 from limbeck.training.units import UNITS, count_units, sum_units
@@ -92,6 +93,9 @@ class DistillationTrainer(Trainer):
         tokens_by_length: The same for each length of a schedule of lengths; one number without a schedule.
         score_task: Scores the student on development rows by metrics of its task, one of which may choose the best
             step; None without such rows.
+        log_task: Logs the scores on development rows; None without such rows.
+        measurements_left: What a signal has left out at the last step: `"development"`, the scores on development rows,
+            and `"held_out"`, the measurement on held-out rows.
     """
 
     # transformers 5 models take **kwargs, from which the Trainer would conclude that it may scale the loss itself.
@@ -111,6 +115,8 @@ class DistillationTrainer(Trainer):
     ) -> None:
         super().__init__(model=model, **arguments)
         self._show_activity = activity
+        self._warn = warn
+        self._has_said_when_it_stops = False
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = InterruptSaver() if interrupt is None else interrupt
         # Each process draws dropout of its own for its own rows. Weights and the order of rows are the same in all.
@@ -132,6 +138,8 @@ class DistillationTrainer(Trainer):
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
         self.score_task: Callable[[], dict[str, float]] | None = None
+        self.log_task: Callable[[], None] | None = None
+        self.measurements_left: list[str] = []
         # Keys of a measurement that `DevelopmentScores` logs.
         self._logged_elsewhere: set[str] = set()
 
@@ -182,9 +190,94 @@ class DistillationTrainer(Trainer):
 
         Yields:
             A function that shows how much is done.
+
+        Raises:
+            MeasurementLeftError: from that function, once a signal has come and more than this part is to be done.
         """
         with self._clock.paused(), self._show_activity(what) as tick:
-            yield tick
+
+            def tick_or_leave(done: int, total: int, unit: str, /) -> None:
+                tick(done, total, unit)
+                if done < total and self.interrupt.interrupted:
+                    if self._can_leave_measurements():
+                        raise MeasurementLeftError
+                    self._say_when_it_stops(what)
+
+            yield tick_or_leave
+
+    def _can_leave_measurements(self) -> bool:
+        """Return whether a measurement may end before its end, and be made by the process that resumes the stage."""
+        # Several processes measure together, and only one of them may know of the signal.
+        if self.args.world_size > 1 or self.is_fsdp_enabled:
+            return False
+        # The next step may need the measurement.
+        if self.args.lr_scheduler_type in SCHEDULES_BY_LOSS:
+            return False
+        # A schedule of lengths without `max_steps` counts its steps when its rows are loaded, which is done once.
+        return not isinstance(self.train_dataset, RowsByLength)
+
+    def _say_when_it_stops(self, what: str) -> None:
+        """Tell the user once that a stop waits for a measurement."""
+        if not self._has_said_when_it_stops:
+            self._has_said_when_it_stops = True
+            self._warn(f"stopping after this measurement: {what}")
+
+    def note_left(self, measurement: str) -> None:
+        """Note that a signal has ended a measurement between the steps; save a checkpoint, and end the training.
+
+        Args:
+            measurement: See `measurements_left`.
+        """
+        self.measurements_left.append(measurement)
+        self.control.should_save = True
+        self.control.should_training_stop = True
+
+    def make_up_measurements(self, checkpoint: Path) -> None:
+        """Make the measurements that a signal left out at a checkpoint, and write them into it.
+
+        The checkpoint is then as it would have been without the signal. No step is taken.
+
+        Args:
+            checkpoint: A whole checkpoint.
+        """
+        with loading(checkpoint):
+            progress = json.loads((checkpoint / PROGRESS).read_text(encoding="utf-8"))
+            # Checkpoints of earlier versions were saved after their measurements.
+            measurements = list(progress.get("measurements_left", []))
+        if not measurements:
+            return
+        self.restore(checkpoint)
+        self._load_callback_state()
+        if "development" in measurements and self.log_task is not None:
+            on_main_rank(self.log_task)
+            self._put_before_loss(self.state.log_history)
+        if "held_out" in measurements and self.eval_dataset is not None:
+            metrics = self.evaluate()
+            self._determine_best_metric(metrics, trial=None)
+        self.state.best_global_step = None  # As in `_save_checkpoint`.
+        store_counts(self.callback_handler.callbacks, self.state)
+        progress |= {"measurements_left": [], "best_step": self.checkpoints.best_step}
+
+        def write(folder: Path) -> None:
+            self.state.save_to_json(str(folder / TRAINER_STATE_NAME))
+            (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
+
+        on_main_rank(partial(checkpoints.rewrite, checkpoint, write))
+
+    def _put_before_loss(self, log: list[dict[str, float]]) -> None:
+        """Move the last entry of a log, the scores of a step, before the loss of the step, where it is without a stop.
+
+        Args:
+            log: Changed in place.
+        """
+        if not self.is_world_process_zero():
+            return  # Only the main process logs the scores.
+        scores = log.pop()
+        place = len(log)
+        for index, entry in enumerate(log):
+            if "loss" in entry and entry["step"] == scores["step"]:
+                place = index
+        log.insert(place, scores)
 
     def start_maps(self) -> None:
         """Start the maps that students keep by least squares, on rows spread over the text to train on.
@@ -509,6 +602,24 @@ class DistillationTrainer(Trainer):
         model.train(was_training)
         return sums, rows
 
+    def _maybe_log_save_evaluate(self, *arguments: Any, **options: Any) -> None:
+        """Log, measure and save what is due after a step or an epoch; a measurement that a signal ends is noted."""
+        try:
+            super()._maybe_log_save_evaluate(*arguments, **options)
+        except MeasurementLeftError:
+            # The log is written already. The checkpoint is still to be saved.
+            self.note_left("held_out")
+            self.control.should_evaluate = False
+            super()._maybe_log_save_evaluate(*arguments, **options)
+
+    def save_last(self) -> None:
+        """Save a checkpoint of the last step, unless there is one, or the student has the weights of a better step."""
+        step = self.state.global_step
+        steps_saved = [saved for saved, _ in checkpoints.all_checkpoints(self.checkpoints.folder)]
+        has_weights_of_last_step = self.checkpoints.best_step in (None, step)
+        if step not in steps_saved and has_weights_of_last_step:
+            self._save_checkpoint(self.model, trial=None)
+
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """Judge a measurement; the checkpoint of a new best step is always written."""
         is_best: bool = super()._determine_best_metric(metrics, trial)
@@ -626,6 +737,7 @@ class DistillationTrainer(Trainer):
             "guard": self.guard.state(),
             "rows_of_a_piece": self.splitter.rows,
             "best_step": self.checkpoints.best_step,
+            "measurements_left": self.measurements_left,
         }
         (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
