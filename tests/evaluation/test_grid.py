@@ -93,7 +93,7 @@ def test_splits_with_other_numbers_of_rows_have_lines_of_their_own():
 
 
 def test_the_size_of_a_split_is_told_once_where_rows_are_drawn():
-    draws = ["chunk train: 400 of 800 rows, drawn", "questions test: 6 of 80 queries, drawn"]
+    draws = ["chunk train: 400 of 800 rows, drawn", "questions test: 6 of 80 queries (30 pairs), drawn"]
     sizes = ["chunk train: 800 rows", "questions test: 80 queries (400 pairs)"]
     others = ["chunk test: 800 rows", "chunk train: 2 x row without a word", "mine: 3 of 80 rows"]
     assert without_sizes_of_draws([*sizes, *others, *draws]) == [*others, *draws]

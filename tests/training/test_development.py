@@ -89,7 +89,7 @@ def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
     assert told[0][1:] == ("rows of MRPC", (12, "rows"))
 
 
-def test_scores_by_step_show_their_batches(whole, tmp_path, monkeypatch):
+def test_scores_by_step_show_their_rows(whole, tmp_path, monkeypatch):
     """So do the scores that choose the best step, which are measured once more."""
     monkeypatch.setattr(head_outputs, "EVALUATION_BATCH", 5)
     shown = []
@@ -104,7 +104,7 @@ def test_scores_by_step_show_their_batches(whole, tmp_path, monkeypatch):
     recipe["stages"][0]["training"] |= {"max_steps": 2, "eval_steps": 2, "save_steps": 2, **best}
     limbeck.distill(recipe)
     scores = [amount for what, *amount in shown if what == "scores on development rows"]
-    assert scores == 2 * [[1, 3, "batches"], [2, 3, "batches"], [3, 3, "batches"]]
+    assert scores == 2 * [[5, 12, "rows"], [10, 12, "rows"], [12, 12, "rows"]]
 
 
 def test_a_student_with_one_answer_is_called_that_below_the_table():

@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 from transformers import AutoTokenizer
 
 import limbeck
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import Interrupted, LimbeckError, RecipeError
 from limbeck.evaluation.evaluators.fine_tuning import load_task_model
 from limbeck.evaluation.run.kept_weights import save_weights
@@ -226,7 +227,7 @@ def test_a_run_counts_queries_and_stands_beside_a_random_order(recipe, tmp_path,
     assert "5 development queries (15 pairs), which were not trained on, gave the scores above." in card
 
 
-def test_a_fine_tuning_counts_queries_and_draws_them(teacher, tmp_path):
+def test_a_fine_tuning_counts_queries_and_draws_them(teacher, tmp_path, monkeypatch):
     for name, queries in (("train", 12), ("held", 6)):
         write_queries(tmp_path / name, queries)
     task = tmp_path / "questions.yaml"
@@ -234,14 +235,17 @@ def test_a_fine_tuning_counts_queries_and_draws_them(teacher, tmp_path):
     files = "files: {train: train/queries.jsonl, validation: held/queries.jsonl}"
     task.write_text(f"name: questions\ntype: ranking\n{columns}\n{files}\n")
     settings = ["length=24", "epochs=1", "batch_size=8", "max_train_rows=24", "max_scored_rows=14"]
+    said = []
+    monkeypatch.setattr(ProgressBar, "__call__", lambda bar, share, what, count=None: said.append(what))
     result = limbeck.finetune(teacher, str(task), output=tmp_path / "run", preset="quick", overrides=settings)
+    assert [what.split(": ")[-1] for what in said if "scoring" in what] == ["scoring 4 of 4 queries of questions"]
     [line] = (tmp_path / "run" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     cell = json.loads(line)
     assert (cell["queries"], cell["rows"]) == ({"train": 8, "validation": 4}, {"train": 24, "validation": 12})
     # The size of a split is not told beside the draw of its queries.
     assert [note for note in cell["notes"] if "quer" in note] == [
-        "questions train: 8 of 12 queries, drawn",
-        "questions validation: 4 of 6 queries, drawn",
+        "questions train: 8 of 12 queries (24 pairs), drawn",
+        "questions validation: 4 of 6 queries (12 pairs), drawn",
     ]
     card = (Path(result.model) / "README.md").read_text(encoding="utf-8")
     assert "| Task | Queries | Metric |" in card and "| questions | 4 (12 pairs) | nDCG@10 |" in card

@@ -55,13 +55,16 @@ def number(value: float | None, digits: int = 0) -> Cell:
 
 def counted(count: float, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`, `2 queries`."""
-    if count == 1:
-        return f"{count:,.0f} {noun}"
+    return f"{count:,.0f} {noun if count == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return a noun in the plural: `cells`, `queries`, `batches`."""
     if noun.endswith("ry"):
-        return f"{count:,.0f} {noun[:-1]}ies"
+        return f"{noun[:-1]}ies"
     if noun.endswith("ch"):
-        return f"{count:,.0f} {noun}es"
-    return f"{count:,.0f} {noun}s"
+        return f"{noun}es"
+    return f"{noun}s"
 
 
 def counted_rows(rows: float, queries: float | None = None, noun: str = "row") -> str:

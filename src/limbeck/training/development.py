@@ -5,7 +5,6 @@ Development rows are labelled rows of a run's task that nothing is trained on. A
 """
 
 import copy
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -148,15 +147,14 @@ class DevelopmentScores(TrainerCallback):
         prepared = self._prepared
         (split,) = prepared.task.scored  # Development rows have exactly one split.
         with self.activity("scores on development rows") as tick:
+            amount, unit = prepared.amount(split)
 
-            def show_batches(share: float, what: str, count: Count | None = None, /) -> None:
+            def show_rows(share: float, what: str, count: Count | None = None, /) -> None:
                 assert count is not None
-                rows = count.done / share
-                done = math.ceil(count.done / head_outputs.EVALUATION_BATCH)
-                tick(done, math.ceil(round(rows) / head_outputs.EVALUATION_BATCH), "batches")
+                tick(int(count.done), amount, unit)
 
             predictions = head_outputs.predict(
-                self._copy, self._tokenizer, prepared, split, classes=self._classes, report=show_batches
+                self._copy, self._tokenizer, prepared, split, classes=self._classes, report=show_rows
             )
             return score(prepared.task, split, prepared.rows[split], predictions)
 

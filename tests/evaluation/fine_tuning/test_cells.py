@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from limbeck.core.progress import Count
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
+from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.batches import TaskCollator
 from limbeck.evaluation.evaluators.evaluator import ReadyCell
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, changed_keywords, load_task_model
@@ -240,14 +241,40 @@ def test_progress_rises_and_temporary_files_are_left_at_no_time(tmp_path, monkey
 
     run_cell(Cell(str(folder), "t", POINT, 1), prepared, report)
     shares = [share for share, *_ in seen]
-    assert shares == sorted(shares) and shares[-1] == pytest.approx(0.95)
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     assert not any(files for *_, files in seen)
 
     steps = [(detail, count) for _, detail, count, _ in seen if count is not None]
     assert [count for _, count in steps] == [(step, "steps") for step in range(1, 11)]
     assert re.fullmatch(r"epoch 1 of 2, step 1 of 10, loss \d\.\d{3}", steps[0][0])
     assert steps[4][0].startswith("epoch 1 of 2, step 5 of 10") and steps[5][0].startswith("epoch 2 of 2, step 6 of 10")
-    assert "scoring" in seen[-1][1], "the rows that are scored are shown too"
+    scored = [(share, detail) for share, detail, count, _ in seen if detail.startswith("scoring")]
+    assert [detail for _, detail in scored] == [
+        "scoring 21 of 21 rows of Classification",
+        "scoring 9 of 9 rows of Classification",
+    ]
+    assert steps[-1][0].startswith("epoch 2 of 2, step 10 of 10") and shares[-3] < scored[0][0] < 1.0
+
+
+@pytest.mark.parametrize("kind", ["classification", "question_answering"])
+def test_scoring_counts_whole_rows_and_has_its_share_of_the_work(tmp_path, monkeypatch, kind):
+    """The share at the end of the training is that of its tokens, each of which costs as much as three scored ones."""
+    monkeypatch.setattr(head_outputs, "EVALUATION_BATCH", 8)
+    folder, data = tiny_folder(tmp_path), make_data(kind)
+    point = QUESTION_POINT if kind == "question_answering" else POINT
+    prepared = ready(folder, data, point, tmp_path)
+    seen: list[tuple[float, str]] = []
+    run_cell(Cell(str(folder), "t", point, 1), prepared, lambda share, detail="", *_: seen.append((share, detail)))
+    trained = 3 * 2 * prepared.count_tokens("train")
+    scored = prepared.count_tokens("validation") + prepared.count_tokens("test")
+    begin = max(share for share, detail in seen if detail.startswith("epoch"))
+    assert begin == pytest.approx(trained / (trained + scored))
+    scoring = [(share, detail) for share, detail in seen if detail.startswith("scoring")]
+    shares = [share for share, _ in scoring]
+    assert begin < shares[0] and shares == sorted(set(shares)), "every batch moves the bar"
+    counts = [int(number) for _, detail in scoring for number in re.findall(r"scoring (\d+) of 21 rows", detail)]
+    assert counts == sorted(counts) and counts[0] < 21 and counts[-1] == 21
+    assert kind != "question_answering" or len(counts) > 3, "a long context is read in several pieces"
 
 
 def test_the_score_on_development_rows_is_shown_from_the_end_of_the_first_epoch_on(tmp_path):

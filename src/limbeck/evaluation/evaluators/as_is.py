@@ -115,13 +115,14 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
     splits = [*task.scored, *unlabelled_splits]
     total = max(sum(len(prepared.rows[split]) for split in splits), 1)
 
-    # Rows of the splits that are done.
+    # Rows of the splits that are done, and what progress counts of them: queries of a ranking.
     done = 0
+    amount_done = 0
 
     def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
-        """Report the rows of all splits, where `count` is that of the present split."""
-        rows_of_split = 0.0 if count is None else count.done
-        report(share, what, Count(done + rows_of_split, "rows"))
+        """Report what is done of all splits, where `count` is that of the present split."""
+        assert count is not None
+        report(share, what, Count(amount_done + count.done, count.unit))
 
     predictions: dict[str, Predictions] = {}
     for split in splits:
@@ -136,6 +137,7 @@ def _predict_and_score(cell: Cell, prepared: PreparedTask, report: Share) -> Cel
             report=part_of(report_rows, done / total, end / total),
         )
         done = end
+        amount_done += prepared.amount(split)[0]
 
     scored = {split: predictions[split] for split in task.scored}
     result = score_splits(dict.fromkeys(task.scored, task), prepared, scored)

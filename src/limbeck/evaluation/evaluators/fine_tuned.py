@@ -1,12 +1,14 @@
 """The evaluator of fine-tunings: each model is trained on a task's rows and scored on others, at every grid point."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+
 from limbeck.core import paths
-from limbeck.core.progress import Count
+from limbeck.core.progress import Count, part_of
 from limbeck.errors import ModelError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
@@ -20,21 +22,27 @@ from limbeck.evaluation.evaluators.evaluator import (
     register_as_evaluator,
 )
 from limbeck.evaluation.evaluators.fine_tuning import (
-    TRAINING_SHARE,
     BestEpoch,
     FineTuner,
     load_task_model,
     training_arguments,
 )
-from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, prepare, select_split
+from limbeck.evaluation.evaluators.prepared_task import (
+    TRAINING_COST,
+    PreparedTask,
+    TokenKeys,
+    prepare,
+    select_split,
+)
 from limbeck.evaluation.evaluators.rows import grid_of, plan_task, rows_of, seeds_of
 from limbeck.evaluation.evaluators.split_scores import score_splits
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import TrainingPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.scoring import score
-from limbeck.kinds.task import Task
+from limbeck.kinds.task import Predictions, Task
 from limbeck.kinds.thresholds import choose_thresholds
 from limbeck.models.heads import has_head
 from limbeck.models.loading import load_config
@@ -111,11 +119,15 @@ class Trained:
         tuner: The finished fine-tuning, with its model.
         best_epochs: The best epoch of each cell that is not scored by the last weights.
         seconds: Seconds that the training took.
+        scoring_begins: The share of the work that is done when a cell begins to be scored, by the number of tokens.
+        scoring_ends: The share that is done at its end.
     """
 
     tuner: FineTuner
     best_epochs: Mapping[Cell, BestEpoch]
     seconds: float
+    scoring_begins: Mapping[Cell, float]
+    scoring_ends: Mapping[Cell, float]
 
     def score(self, ready: ReadyCell, report: Share) -> CellResult:
         """Score one of the cells, by the weights that its settings keep.
@@ -166,12 +178,9 @@ class Trained:
         if select is not None and select not in splits:
             splits.append(select)
 
-        def report_rows(share: float, what: str, count: Count | None = None, /) -> None:
-            # Scoring is brief beside the training, so that the share does not grow while it goes on.
-            rows = "" if count is None else f"{count.done:,.0f} "
-            report(TRAINING_SHARE, f"scoring {rows}{what}")
-
-        predictions = {split: self.tuner.predict(prepared, split, report_rows) for split in splits}
+        unlabelled_splits = [split for split in task.predicted if split in prepared.rows and split not in splits]
+        outputs = self._predict_splits(cell, prepared, [*splits, *unlabelled_splits], report)
+        predictions = {split: outputs[split] for split in splits}
 
         # Thresholds of classes may be chosen on the select split. That split itself is scored without them, since they
         # would flatter the rows that they were chosen on.
@@ -183,11 +192,28 @@ class Trained:
             task_of_split[select] = task
         result = score_splits(task_of_split, prepared, predictions)
 
-        unlabelled = {}
-        for split in task.predicted:
-            if split in prepared.rows:
-                unlabelled[split] = self.tuner.predict(prepared, split)
+        unlabelled = {split: outputs[split] for split in task.predicted if split in prepared.rows}
         return replace(result, predictions=unlabelled, thresholds=list(thresholds) or None)
+
+    def _predict_splits(
+        self, cell: Cell, prepared: PreparedTask, splits: Sequence[str], report: Share
+    ) -> dict[str, Predictions]:
+        """Predict splits of a task, one after the other, and report the share of the work that is done."""
+        tokens = [prepared.count_tokens(split) for split in splits]
+        # The shares at which the splits begin and end, in the part of the work that scores this cell.
+        limits = np.cumsum([0, *tokens]) / max(sum(tokens), 1)
+        start, end = self.scoring_begins[cell], self.scoring_ends[cell]
+        predictions: dict[str, Predictions] = {}
+        for number, split in enumerate(splits):
+            amount, _ = prepared.amount(split)
+
+            def report_rows(share: float, what: str, count: Count | None = None, /, *, amount: int = amount) -> None:
+                assert count is not None
+                report(start + (end - start) * share, f"scoring {count.done:,.0f} of {amount:,} {what}")
+
+            report_split = part_of(report_rows, float(limits[number]), float(limits[number + 1]))
+            predictions[split] = self.tuner.predict(prepared, split, report_split)
+        return predictions
 
 
 def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
@@ -219,8 +245,47 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
             best_epoch = _best_epoch(ready, tuner)
             if best_epoch is not None:
                 best_epochs[ready.cell] = best_epoch
-        tuner.train(report, list(best_epochs.values()))
-    return Trained(tuner, best_epochs, time.monotonic() - started)
+        scoring_begins, scoring_ends = _shares_of_scoring(cells, best_epochs)
+
+        def report_training(share: float, detail: str = "", count: Count | None = None, /) -> None:
+            report(scoring_begins[cell] * share, detail, count)
+
+        tuner.train(report_training, list(best_epochs.values()))
+    return Trained(tuner, best_epochs, time.monotonic() - started, scoring_begins, scoring_ends)
+
+
+def _shares_of_scoring(
+    cells: Sequence[ReadyCell], best_epochs: Collection[Cell]
+) -> tuple[dict[Cell, float], dict[Cell, float]]:
+    """Estimate the share of the work that is done when each cell begins to be scored, and when it has been.
+
+    The work is the training, then the scoring of one cell after the other. Its costs are estimated by tokens, so that
+    equal shares take about equally long.
+
+    Args:
+        cells: The cells of a training, in the order in which they are scored.
+        best_epochs: Those of them that are also scored after every epoch.
+    """
+    first = cells[0]
+    epochs = _training_point(first.cell).epochs
+    training_cost = TRAINING_COST * epochs * first.prepared.count_tokens(TRAIN)
+    scoring_costs = []
+    for ready in cells:
+        prepared: PreparedTask = ready.prepared
+        split = select_split(prepared.task, prepared.rows)
+        if ready.cell in best_epochs and split is not None:
+            training_cost += epochs * prepared.count_tokens(split)
+        scoring_costs.append(sum(prepared.count_tokens(split) for split in prepared.rows))
+
+    done = training_cost
+    total = max(training_cost + sum(scoring_costs), 1)
+    begins: dict[Cell, float] = {}
+    ends: dict[Cell, float] = {}
+    for ready, cost in zip(cells, scoring_costs, strict=True):
+        begins[ready.cell] = done / total
+        done += cost
+        ends[ready.cell] = done / total
+    return begins, ends
 
 
 def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:

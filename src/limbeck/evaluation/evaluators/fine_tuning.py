@@ -35,8 +35,6 @@ _IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation that changes nothing, as a configuration of sentence-transformers names it."""
 _LOSS_SECONDS = 2.0
 """Seconds between two looks at the loss, each of which waits for the device."""
-TRAINING_SHARE = 0.95
-"""Share of a cell's progress that is training; the rest is scoring."""
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -167,7 +165,7 @@ class StepReporter(TrainerCallback):
             loss = self._mean_loss()
             self._loss = "" if loss is None else f"loss {loss:.3f}"
 
-        share = TRAINING_SHARE * state.global_step / max(state.max_steps, 1)
+        share = state.global_step / max(state.max_steps, 1)
         # `state.epoch` counts the epochs that are done, with a fraction: 1.2 stands within the second one.
         epoch = max(1, math.ceil(state.epoch or 0.0))
         parts = [

@@ -88,6 +88,7 @@ def read_outputs(
     device = inference.device_of(model)
     output_names = KINDS[task.kind].output_names
     scores_of_rows: dict[str, list[NDArray[np.float32]]] = {name: [] for name in output_names}
+    amount, unit = prepared.amount(split)
     was_training = model.training
     model.eval()
     for start in range(0, len(rows), EVALUATION_BATCH):
@@ -103,7 +104,9 @@ def read_outputs(
                 # of the task's.
                 scores = scores[..., list(classes)]
             scores_of_rows[name].extend(scores)
-        report(end / len(rows), f"rows of {task.title}", progress.Count(end, "rows"))
+        # The pairs or pieces that are done, as a number of whole queries or rows.
+        done = amount * end // len(rows)
+        report(end / len(rows), f"{unit} of {task.title}", progress.Count(done, unit))
     model.train(was_training)
     return [scores_of_rows[name] for name in output_names]
 

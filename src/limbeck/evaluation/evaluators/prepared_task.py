@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from limbeck.core.blocks import counted
+from limbeck.core.blocks import counted, plural
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.rows.labelled_rows import LabelledRow
@@ -28,6 +28,10 @@ from limbeck.kinds.task import Predictions, Task, TaskData
 
 _CACHE = "evaluation"
 """Folder of tokens in the cache."""
+
+
+TRAINING_COST = 3
+"""Cost of a token that is trained on, in forward passes: the backward pass costs as much as two of them."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,14 @@ class PreparedTask:
         if not KINDS[self.task.kind].facts.has_queries:
             return None
         return {split: len(queries_of(self.rows[split])) for split in splits}
+
+    def amount(self, split: str) -> tuple[int, str]:
+        """Return what a split has for progress to count, and its name in the plural: 60 `queries`, 500 `rows`.
+
+        The head reads the pairs of a query, or the pieces of a long text.
+        """
+        number, noun = KINDS[self.task.kind].count(self.rows[split])
+        return number, plural(noun)
 
     def tokens(self, split: str) -> Path:
         """Return the file of a split's tokens; the split `"train"` has the tokens to train on.
@@ -208,7 +220,9 @@ def notes_of_draws(data: TaskData, drawn: Mapping[str, Sequence[LabelledRow]]) -
         used, noun = kind.count(rows)
         known, _ = kind.count(data.splits[split])
         if used < known:
-            notes.append(f"{data.task.title} {split}: {used:,} of {counted(known, noun)}, {DRAWN}")
+            # The size of a ranking has the number of its pairs in brackets, which is what the setting counts.
+            _, bracket, pairs = kind.size(rows).partition(" (")
+            notes.append(f"{data.task.title} {split}: {used:,} of {counted(known, noun)}{bracket}{pairs}, {DRAWN}")
     return notes
 
 

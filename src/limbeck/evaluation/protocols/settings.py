@@ -32,8 +32,8 @@ class FineTuning(Strict):
         keep: Score the last weights, or those of the epoch that is best on the select split.
         pick: Choose the grid point by the mean over seeds, or the one best run of all.
         metric: Chooses and fills the tables; unset: the task's first.
-        max_train_rows: Train on so many rows, drawn once for all.
-        max_scored_rows: Score on so many rows of every split.
+        max_train_rows: Train on so many rows, drawn once for all; of a ranking, on whole queries with so many pairs.
+        max_scored_rows: Score on so many rows of every split; of a retrieval, on so many queries.
         bf16: Compute in bfloat16; unset: on a GPU that is fast in it, never on a CPU.
         pooling: Of sentence vectors; unset: as the model's folder says, else mean.
         class_weights: Weights of the classes in the loss: `balanced`, by name, or a list; see

@@ -48,6 +48,8 @@ def without_sizes_of_draws(notes: Iterable[str]) -> list[str]:
         subject, _, text = note.partition(": ")
         _, of, size = text.removesuffix(f", {DRAWN}").partition(" of ")
         if text.endswith(f", {DRAWN}") and of:
+            # Behind the size of a ranking stands how many pairs were drawn.
+            size, _, _ = size.partition(" (")
             sizes.add(f"{subject}: {size}")
 
     kept = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from limbeck.core.studies import EvaluationCell
 from limbeck.evaluation.evaluators.evaluator import Evaluator, ReadyCell, evaluator_of
-from limbeck.evaluation.evaluators.prepared_task import PreparedTask, select_split
+from limbeck.evaluation.evaluators.prepared_task import TRAINING_COST, PreparedTask, select_split
 from limbeck.evaluation.plan.cell import PlannedCell
 from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.planner import PlannedTask
@@ -20,8 +20,6 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.results.notes import without_sizes_of_draws
 from limbeck.evaluation.tasks.splits import TRAIN
 
-_TRAINING_COST = 3
-"""Cost of a token that is trained on, in forward passes: the backward pass costs as much as two of them."""
 _COST_WITHOUT_TOKENS = 1.0
 """Cost of cells whose tokens cannot be counted; a small constant that keeps every cost above 0."""
 
@@ -138,4 +136,4 @@ def work_of(cells: Collection[ReadyCell], models: Mapping[str, PlannedModel]) ->
     trained_tokens = 0.0
     if isinstance(point, TrainingPoint):
         trained_tokens = point.epochs * first.prepared.count_tokens(TRAIN)
-    return parameters * (_TRAINING_COST * trained_tokens + scored_tokens) + _COST_WITHOUT_TOKENS
+    return parameters * (TRAINING_COST * trained_tokens + scored_tokens) + _COST_WITHOUT_TOKENS
