@@ -19,7 +19,7 @@ def test_a_loss_of_an_earlier_step_has_its_step(monkeypatch):
     for state.global_step in (10, 11, 19, 20):
         reporter.on_step_end(arguments, state, None)
         if state.global_step % 10 == 0:
-            logs = {"loss": 10.0 + state.global_step, "tokens": 1000.0}
+            logs = {"loss": 10.0 + state.global_step, "tokens": 1000.0, "seconds": 1.0}
             reporter.on_log(arguments, state, None, logs=logs)
     reporter.on_train_end(arguments, state, None)
     parts = [line.split(", ")[:2] for line in console.file.getvalue().splitlines() if "loss" in line]
