@@ -1,0 +1,252 @@
+"""Which cheap judge of a layer mapping orders students as their long training does.
+
+    python benchmarks/mapping_judges.py --data DATA --work runs/judges
+    python benchmarks/mapping_judges.py --table
+
+all-MiniLM-L6-v2 (6x384) becomes 3x384. A mapping names three of the teacher's layers: the student starts with copies
+of them, and learns their hidden states. The text is Wikipedia and everyday sentences, a half each. Rows:
+
+- `long`: a mapping after 1,000 steps of 64 sentences; four mappings have a second seed;
+- `proxy`: ELM's judge, the fitness of a mapping after 50, 150 and 500 steps on a tenth of the text, by a search's own
+  scores on held-out text;
+- `fit`: the student before any training, its layers fitted in closed form: the error on held-out text, and Spearman on
+  SICK's training split.
+
+Mappings of a row's kind train side by side under one teacher. The long training is scored by Spearman on SICK's test
+split and by MRR@10 on SQuAD's development articles. `--table` prints the rows, the seconds of each judge for one
+mapping, and the rank correlations of judges with the long training, with 95 % intervals by resampling mappings.
+
+DATA has `wikipedia-en`, `tatoeba/english.txt`, SICK and SQuAD 1.1. Rows are added as soon as they are measured; a
+stopped run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+
+from budgets import BOTH, Scores, Texts
+from embedding_ablation import TEACHER, add_row, load_encoder, read_rows
+from harness import made_with, table
+from own_figures import Student, correlation
+
+RESULTS = Path(__file__).parent / "results" / "mapping_judges.jsonl"
+MAPPINGS = (
+    *((1, 2, 6), (1, 3, 6), (1, 4, 6), (1, 5, 6), (2, 3, 6), (2, 4, 6), (2, 5, 6), (3, 4, 6), (3, 5, 6), (4, 5, 6)),
+    *((1, 3, 5), (2, 4, 5)),
+)
+"""All that end with the last layer, and two that end before it."""
+TWICE = ((1, 2, 6), (1, 4, 6), (2, 4, 6), (4, 5, 6))
+"""Mappings whose long training has a second seed."""
+LONG_STEPS = 1_000
+PROXY_STEPS = (50, 150, 500)
+PROXY_SHARE = 0.1
+TOGETHER = 4
+"""Mappings that train side by side."""
+FIT_TOKENS = 50_000
+OUTCOMES = ("sick", "squad")
+JUDGES = (*(f"proxy of {steps} steps" for steps in PROXY_STEPS), "held-out error of the fit", "SICK of the fit")
+
+
+def recipe_of(mapping: Sequence[int], steps: int, texts: Texts, output: Path, seed: int) -> dict[str, Any]:
+    """The recipe of a mapping's training."""
+    method = {"name": "hidden_states", "mapping": list(mapping)}
+    student = Student(steps, layers=tuple(mapping), method=method)
+    recipe = student.recipe([texts.source(kind) for kind in BOTH], output, seed)
+    recipe["corpus"]["mix"] = {"weights": [1] * len(BOTH)}
+    recipe["evaluation"] = {"enabled": False}
+    return recipe
+
+
+class Measurement:
+    """Measures what has no row.
+
+    Args:
+        data: Folder with the public data.
+        work: Folder for text and students.
+        minutes: Nothing is begun after so many.
+    """
+
+    def __init__(self, data: Path, work: Path, minutes: float) -> None:
+        self._work = work
+        self._ends = time.monotonic() + 60 * minutes
+        self._texts = Texts(data, work / "text")
+        self._scores = Scores(data)
+
+    def fit(self, mapping: Sequence[int]) -> dict[str, Any]:
+        """Fit a mapping's student in closed form, and score it by what students may be chosen by."""
+        import limbeck
+
+        output = self._work / f"fit-{name_of(mapping)}"
+        recipe = recipe_of(mapping, 1, self._texts, output, 1)
+        recipe["student"]["initialise"]["fit"] = {"tokens": FIT_TOKENS}
+        recipe["corpus"] |= {"unit": "sentence", "length": 64}
+        recipe["stages"] = []
+        began = time.monotonic()
+        result = limbeck.distill(recipe, overwrite=True)
+        seconds = time.monotonic() - began
+        fit = result.record["student"]["initialisation"]["fit"]
+        scored = self._scores.score(load_encoder(str(result.student)), "sick_train")
+        return {"error": fit["error"], "sick_train": scored["value"], "seconds": round(seconds, 1)}
+
+    def trained(self, mappings: Sequence[Sequence[int]], steps: int, seed: int, share: float) -> Iterator[Any]:
+        """Train mappings side by side, and go through them: each with its student, its fitness and the seconds."""
+        from rich.console import Console
+
+        from limbeck.recipe.load import load_recipe
+        from limbeck.recipe.plan import plan_run
+        from limbeck.search.held_out_scores import HeldOutScores
+        from limbeck.training.proxy import Proxy
+
+        began = time.monotonic()
+        plans = []
+        for mapping in mappings:
+            recipe = recipe_of(mapping, steps, self._texts, self._work / "unused", seed)
+            plans.append(plan_run(load_recipe(recipe)))
+        proxy = Proxy(plans[0], share=share, console=Console())
+        candidates = proxy.train(plans)
+        seconds = (time.monotonic() - began) / len(mappings)
+        scorer = HeldOutScores(proxy)
+        for mapping, plan, candidate in zip(mappings, plans, candidates, strict=True):
+            scores = scorer.measure(candidate.student, plan, "")
+            fitness = sum(scores.values()) / len(scores)
+            yield mapping, candidate.student, {"fitness": round(fitness, 3), "seconds": round(seconds, 1)}
+
+    def public_scores(self, student: Any, mapping: Sequence[int]) -> dict[str, Any]:
+        """Score a trained student by its mean vectors."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Normalize, Pooling, Transformer
+        from transformers import AutoTokenizer
+
+        from limbeck.models.locating import resolve_model
+
+        folder = self._work / f"student-{name_of(mapping)}"
+        student.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(str(resolve_model(TEACHER))).save_pretrained(folder)
+        modules = [Transformer(str(folder), max_seq_length=256), Pooling(student.config.hidden_size), Normalize()]
+        encoder = SentenceTransformer(modules=modules, device="cpu")
+        return {outcome: self._scores.score(encoder, outcome) for outcome in OUTCOMES}
+
+    def measure(self) -> None:
+        """Measure the judges, then the long trainings, until the minutes are over."""
+        for mapping in self._missing("fit", MAPPINGS):
+            add({"kind": "fit", "mapping": list(mapping), "seed": 1} | self.fit(mapping))
+        for steps in PROXY_STEPS:
+            for group in groups(self._missing("proxy", MAPPINGS, steps=steps)):
+                for mapping, _, facts in self.trained(group, steps, 1, PROXY_SHARE):
+                    add({"kind": "proxy", "mapping": list(mapping), "seed": 1, "steps": steps} | facts)
+        for seed, mappings in ((1, MAPPINGS), (2, TWICE)):
+            for group in groups(self._missing("long", mappings, seed=seed)):
+                for mapping, student, facts in self.trained(group, LONG_STEPS, seed, 1.0):
+                    scores = self.public_scores(student, mapping)
+                    row = {"kind": "long", "mapping": list(mapping), "seed": seed, "steps": LONG_STEPS}
+                    add(row | facts | scores)
+
+    def _missing(self, kind: str, mappings: Sequence[tuple[int, ...]], **fields: int) -> list[tuple[int, ...]]:
+        """Return the mappings that have no row of a kind; none when the minutes are over."""
+        if time.monotonic() > self._ends:
+            print("The time is over; the same command goes on.", flush=True)
+            return []
+        measured = set()
+        for row in read_rows(RESULTS):
+            if row["kind"] == kind and all(row[name] == value for name, value in fields.items()):
+                measured.add(tuple(row["mapping"]))
+        return [mapping for mapping in mappings if mapping not in measured]
+
+
+def name_of(mapping: Sequence[int]) -> str:
+    """A name of files."""
+    return "-".join(str(layer) for layer in mapping)
+
+
+def groups(mappings: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Go through mappings, as many at once as train side by side."""
+    for start in range(0, len(mappings), TOGETHER):
+        yield mappings[start : start + TOGETHER]
+
+
+def add(row: Mapping[str, Any]) -> None:
+    """Add a row."""
+    add_row(dict(row) | made_with(), RESULTS)
+
+
+def judged() -> list[dict[str, Any]]:
+    """For each mapping with all rows: the figures of the judges and of the long training, more always better."""
+    by_mapping: dict[tuple[int, ...], dict[str, Any]] = {}
+    for row in read_rows(RESULTS):
+        figures = by_mapping.setdefault(tuple(row["mapping"]), {"mapping": tuple(row["mapping"])})
+        if row["kind"] == "fit":
+            figures["held-out error of the fit"] = -row["error"]
+            figures["SICK of the fit"] = row["sick_train"]
+        elif row["kind"] == "proxy":
+            figures[f"proxy of {row['steps']} steps"] = row["fitness"]
+        elif row["seed"] == 1:
+            for outcome in OUTCOMES:
+                figures[outcome] = row[outcome]["value"]
+        else:
+            for outcome in OUTCOMES:
+                figures[f"{outcome}, seed 2"] = row[outcome]["value"]
+    needed = {*JUDGES, *OUTCOMES}
+    return [figures for figures in by_mapping.values() if needed <= figures.keys()]
+
+
+def seconds_of_judges() -> dict[str, float]:
+    """The mean seconds of a judge for one mapping, and of the long training."""
+    gathered: dict[str, list[float]] = {}
+    for row in read_rows(RESULTS):
+        names = ["long training"]
+        if row["kind"] == "fit":
+            names = list(JUDGES[-2:])
+        elif row["kind"] == "proxy":
+            names = [f"proxy of {row['steps']} steps"]
+        for name in names:
+            gathered.setdefault(name, []).append(row["seconds"])
+    return {name: sum(seconds) / len(seconds) for name, seconds in gathered.items()}
+
+
+def tables() -> Iterator[str]:
+    """Go through the tables: the mappings, and the judges."""
+    rows = judged()
+    second_seeds = [f"{outcome}, seed 2" for outcome in OUTCOMES]
+    lines = []
+    for row in sorted(rows, key=lambda row: row["sick"], reverse=True):
+        figures = [f"{row[name]:.3f}" for name in (*JUDGES, *OUTCOMES)]
+        second = [f"{row[name]:.3f}" if name in row else "" for name in second_seeds]
+        lines.append([row["mapping"], *figures, *second])
+    yield table(["mapping", *JUDGES, *OUTCOMES, *second_seeds], lines)
+    seconds = seconds_of_judges()
+    lines = []
+    for judge in JUDGES:
+        cells = []
+        for outcome in OUTCOMES:
+            middle, low, high = correlation(rows, judge, outcome)
+            cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+        lines.append([judge, f"{seconds[judge]:.0f}", *cells])
+    lines.append(["long training", f"{seconds['long training']:.0f}", "", ""])
+    yield table(["judge", "seconds", *(f"Spearman with {outcome}" for outcome in OUTCOMES)], lines)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with wikipedia-en, tatoeba, SICK and SQuAD")
+    parser.add_argument("--work", type=Path, help="folder for text and students")
+    parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing after so many")
+    parser.add_argument("--table", action="store_true", help="print the rows as tables")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print("\n\n".join(tables()))
+    elif arguments.data is None or arguments.work is None:
+        parser.error("a measurement needs --data and --work")
+    else:
+        Measurement(arguments.data, arguments.work, arguments.minutes).measure()
+
+
+if __name__ == "__main__":
+    main()
