@@ -254,6 +254,13 @@ def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):
         assert all(part in str(error.value) for part in (str(path), *parts))
 
 
+def test_a_table_of_folders_has_the_scores_of_studies(page_of):
+    page = page_of(FOLDERS["comparison-with-costs"], FOLDERS["evaluation-with-costs"])
+    comparison, evaluation = page.parts[0].sections[0].blocks[0].rows
+    assert str(comparison[1]).startswith("RTE of the teacher ") and "cell" not in str(evaluation[1])
+    assert str(evaluation[1]) == "average: teacher-bert 50.0, run 50.0"
+
+
 def test_the_file_of_an_inspection_will_do(page_of):
     assert sections(page_of(FOLDERS["inspections"] / "similarity.json")) == ["Similarity of layers"]
 

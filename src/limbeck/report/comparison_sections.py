@@ -32,7 +32,16 @@ from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
 from limbeck.report.scored_rows import MEANINGLESS
 from limbeck.report.scores import is_meaningless
-from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
+from limbeck.report.sections import (
+    MOST_HIGHLIGHTS,
+    Highlight,
+    Summary,
+    facts,
+    highlights,
+    highlights_of,
+    section,
+    summary,
+)
 from limbeck.report.statuses import run_statuses
 from limbeck.report.subjects import ComparisonFolder
 from limbeck.report.warning_notes import first_warnings
@@ -40,9 +49,12 @@ from limbeck.report.warning_notes import first_warnings
 
 @summary(ComparisonFolder)
 def comparison_summary(comparison: ComparisonFolder) -> Summary:
-    """Describe a comparison in short."""
+    """Describe a comparison in short: by the figures that are set large, or by the number of runs where it has none."""
     record = comparison.record
-    return Summary("comparison", record.status or "–", counted(len(record.cells), "run"))
+    shown = [highlight for highlight in highlights_of(comparison) if highlight.value != NOTHING]
+    figures = [f"{highlight.label} {highlight.value}" for highlight in shown]
+    result = "; ".join(figures) or counted(len(record.cells), "run")
+    return Summary("comparison", record.status or "–", result)
 
 
 @highlights(ComparisonFolder)

@@ -7,7 +7,7 @@ cells are finished. The *first* model is the one that the others are compared wi
 from collections.abc import Iterable, Iterator
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval
+from limbeck.core.blocks import DAMAGED, NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report.costs import conditions_of, cost_blocks
@@ -41,7 +41,12 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
         status = "running"
     elif evaluation.summary.is_empty:
         status = "not finished"
-    return Summary("evaluation", status, _result_of(evaluation))
+    try:
+        result = _result_of(evaluation)
+    except DAMAGED:
+        # A section of the page names the damage.
+        result = ""
+    return Summary("evaluation", status, result)
 
 
 def _result_of(evaluation: EvaluationFolder) -> str:
