@@ -16,6 +16,7 @@ from limbeck.corpus.tokens.word_windows import WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.registry import TASKS
+from limbeck.kinds.classification import resampled_interval
 from limbeck.kinds.columns import Columns
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.split_rows import SplitRows
@@ -304,3 +305,19 @@ def test_types_without_parts_are_named_as_the_reason_why_no_entities_are_scored(
     kind.check_source(SplitRows(task, SplitFacts(), Columns(), report))
     problem = "tag without the part of an entity (B- or I-), so that no entities are scored"
     assert report.examples.get(problem, []) == named
+
+
+@pytest.mark.parametrize("metric", ["f1_entity", "precision_entity", "recall_entity", "accuracy"])
+def test_scores_of_tags_have_an_interval_over_sentences(metric):
+    kind = KINDS["token_classification"]
+    task = replace(TASKS["panx"], labels=LABELS)
+    rows = [*FOUND, LabelledRow("", "a\tb", None, (-100, 0))] * 5
+    predictions = [list(row.label) for row in rows]
+    for place in (0, 3, 7):
+        predictions[place] = [0] * len(predictions[place])
+    value = kind.metrics[metric](predictions, rows, task)
+    low, high = kind.interval(metric, value, task, rows, predictions)
+    # Draws of counted sentences are those of sentences that are scored anew.
+    assert (low, high) == pytest.approx(resampled_interval(kind.metrics[metric], task, rows, predictions))
+    assert low <= value <= high
+    assert kind.interval(metric, value, task, rows[:1], predictions[:1]) is None

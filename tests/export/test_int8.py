@@ -167,6 +167,7 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     assert equal_decisions == pytest.approx(sum(equal) / len(equal), abs=0.2)
     assert equal_decisions * 12 == pytest.approx(round(equal_decisions * 12), abs=1e-5)
     assert "On 12 development rows of the run" in str(exported)
+    assert "Decisions equal to the source's" not in str(exported), "those on the sample texts"
     assert "On 12 development rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
 
     # In float32 the decisions are those of the student, so that nothing else is compared.

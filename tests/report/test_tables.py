@@ -9,9 +9,10 @@ import yaml
 from rich.console import Console
 
 import limbeck.report
+from limbeck.core.blocks import mean, rounded
 from limbeck.core.records import Run
 from limbeck.core.run_status import status_of
-from limbeck.core.studies import Comparison
+from limbeck.core.studies import Comparison, Figure
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_model_card, write_tables
 from limbeck.report.comparison import methods_markdown, methods_tables
@@ -190,3 +191,12 @@ def test_a_comparison_without_a_name_has_a_heading():
 def test_no_module_takes_the_name_of_something_that_the_package_gives():
     modules = {module.name for module in pkgutil.iter_modules(limbeck.report.__path__)}
     assert not modules & set(limbeck.report.__all__), "importing the module would hide the function"
+
+
+def test_a_score_is_rounded_alike_in_percent_and_as_a_share():
+    # The nearest binary number to 0.7575 is below it; 75.75 and 52.25 lie between two even and odd last digits.
+    for share in (0.7575, 0.5225, 0.0285):
+        [row] = comparison_rows({"development": [{"task": "own", "student": {"accuracy": share}}]})
+        in_percent = str(mean(Figure.of_runs([100 * share])))
+        assert float(row.cells().student) == pytest.approx(float(in_percent) / 100)
+    assert (rounded(float("inf"), 1), rounded(float("nan"), 1), rounded(-0.25, 1)) == ("inf", "nan", "-0.3")

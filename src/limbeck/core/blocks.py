@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from limbeck.core.escaping import escape_csv_rows
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 NOTHING = "–"
 """Stands where there is no value."""
+_MOST_EXACT = 1e9
+"""Below this, ten decimals of a number can be rounded exactly."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,20 @@ def wrapped(text: str, fits: Callable[[str], bool]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+def rounded(score: float, digits: int) -> str:
+    """Write a score with so many decimals, halves away from zero.
+
+    Of two forms of one score, 75.75 and 0.7575, the nearest binary numbers may lie on different sides of the half, so
+    that formats would print 75.8 beside 0.757.
+    """
+    # A damaged record may hold any number.
+    if not abs(score) < _MOST_EXACT:
+        return f"{score:.{digits}f}"
+    # Ten decimals undo the error of a multiplication by 100.
+    decimal = Decimal(f"{score:.10f}")
+    return str(decimal.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+
+
 class Mean(Protocol):
     """A figure over runs: its mean, and its deviation if there are several."""
 
@@ -121,7 +138,7 @@ def mean(figure: Mean | None, digits: int = 1) -> Cell:
     """Return a cell of a mean with its deviation, where there is one."""
     if figure is None:
         return Cell(None)
-    form = f"{{:.{digits}f}}"
+    form = rounded(figure.mean, digits)
     if figure.deviation is not None:
         form += f" ± {figure.deviation:.{digits}f}"
     return Cell(figure.mean, form)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import regex
 from numpy.typing import ArrayLike, NDArray
 
-from limbeck.core import IGNORED_LABEL
+from limbeck.core import IGNORED_LABEL, intervals
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
@@ -280,6 +280,40 @@ class TokenClassification(Kind):
         labels = batch.pop("labels")
         batch["scored"] = labels != IGNORED_LABEL
         return labels[batch["scored"]]
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> intervals.Interval | None:
+        """Return the bootstrap's interval: sentences are drawn with replacement, since their words are not apart."""
+        # A single sentence is every draw.
+        if len(rows) < 2:
+            return None
+        tags_of_rows = cast(Sequence[Sequence[int]], predictions)
+        if metric == "accuracy":
+            right_words = []
+            words = []
+            for tags, row in zip(tags_of_rows, rows, strict=True):
+                gold = _gold([row])
+                right_words.append(int((_predicted([tags], [row]) == gold).sum()))
+                words.append(len(gold))
+            counts_of_words = np.array([right_words, words])  # [2, sentences]
+
+            def accuracy_of(draw: Sequence[int]) -> float:
+                right, total = counts_of_words[:, draw].sum(axis=1).tolist()
+                return right / total if total else 0.0
+
+            return intervals.of_resampled(accuracy_of, len(rows))
+
+        # The entities of a sentence are found once, and not anew in each draw.
+        counts_of_sentences = np.array(
+            [total_of(count_entities([tags], [row], task)) for tags, row in zip(tags_of_rows, rows, strict=True)]
+        )  # [sentences, 3]
+
+        def figure_of(draw: Sequence[int]) -> float:
+            right, predicted, gold = counts_of_sentences[draw].sum(axis=0).tolist()
+            return EntityCounts(right, predicted, gold).figures()[metric]
+
+        return intervals.of_resampled(figure_of, len(rows))
 
     def held_out_predictions(self, logits: Any) -> Any:
         """Return the classes of the scored tokens, `[tokens]`."""

@@ -68,7 +68,8 @@ def export_lines(record: ExportRecord) -> list[str]:
     # In float32 the outputs differ from the source's only by rounding, so their quality needs no lines.
     lines.append(_largest_difference(export.differences))
     if export.dtype != "float32":
-        lines += _quality_lines(export.differences)
+        # Decisions on a few sample texts would seem to contradict those on development rows, which count more.
+        lines += _quality_lines(export.differences, with_decisions=export.development is None)
     if export.development is not None:
         lines.append(_development_line(export.development))
     if export.int8 is not None:
@@ -97,12 +98,17 @@ def _largest_difference(differences: Differences) -> str:
     return f"Largest difference from the source, on {texts} in {batches} of up to {tokens}: {', '.join(outputs)}."
 
 
-def _quality_lines(differences: Differences) -> Iterator[str]:
-    """Yield lines on the closeness of sentence vectors and of decisions to the source's, as far as it has them."""
+def _quality_lines(differences: Differences, *, with_decisions: bool) -> Iterator[str]:
+    """Yield lines on the closeness of sentence vectors and of decisions to the source's, as far as it has them.
+
+    Args:
+        differences: The differences on sample texts.
+        with_decisions: Give the decisions on these texts.
+    """
     cosine = differences.cosine
     if cosine:
         yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
-    if differences.equal_decisions is not None:
+    if with_decisions and differences.equal_decisions is not None:
         yield (
             f"Decisions equal to the source's: {differences.equal_decisions:.1%}. The KL divergence of the "
             f"probabilities is {differences.mean_kl:.2g} nats."

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import markdown
-from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, to_csv
+from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, rounded, to_csv
 from limbeck.core.console_blocks import console
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import (
@@ -139,7 +139,7 @@ class Row:
             return f"{value:.0f}"
         if self.unit in ("megabytes", "milliseconds"):
             return f"{value:.1f}"
-        return f"{value:.3f}"
+        return rounded(value, 3)
 
     @property
     def change(self) -> str:

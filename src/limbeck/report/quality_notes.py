@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from limbeck.core.blocks import NOTHING, counted, counted_rows
+from limbeck.core.blocks import NOTHING, counted, counted_rows, rounded
 from limbeck.core.intervals import ends_of, of_share
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
@@ -70,7 +70,7 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
         reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, 'held-out passage')}, {needed}")
     elif teacher is not None and is_saturated(teacher, "mrr_at_10"):
         reasons.append(
-            f"The retrieval is too easy for the teacher: its MRR@10 is {teacher.mrr_at_10:.3f}, and above "
+            f"The retrieval is too easy for the teacher: its MRR@10 is {rounded(teacher.mrr_at_10 or 0.0, 3)}, and above "
             f"{SATURATED:g} even poor students come close to it."
         )
     return reasons
@@ -220,8 +220,8 @@ def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
         )
         return
     small_gains = [
-        f"the student's {figure.name} ({figure.student:.3f}) is not clearly above the untrained start's "
-        f"({figure.start:.3f})"
+        f"the student's {figure.name} ({rounded(figure.student, 3)}) is not clearly above the untrained start's "
+        f"({rounded(figure.start, 3)})"
         for figure in figures
         if figure.start >= figure.lowest
     ]
@@ -379,9 +379,9 @@ def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
     metric = metric_of_rows(scores.metric, scores)
     if is_at_chance(scores, scores.metric):
         chance = chance_of(scores, scores.metric)
-        problem = f"The teacher's {metric} is not clearly above chance ({chance:.3f}, without reading the rows)"
+        problem = f"The teacher's {metric} is not clearly above chance ({rounded(chance, 3)}, without reading the rows)"
     elif is_weak(teacher):
-        problem = f"The teacher's own {metric} is only {teacher:.3f}"
+        problem = f"The teacher's own {metric} is only {rounded(teacher, 3)}"
     else:
         return None
     return f"{problem}, so no share of it is given. {_ONLY_IMITATES}"
@@ -391,7 +391,7 @@ def weak_teacher_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files, which have no shares."""
     if task.metric is None or task.teacher is None or not is_weak(task.teacher):
         return None
-    return f"The teacher's own {metric_name(task.metric)} is only {task.teacher:.3f}. {_ONLY_IMITATES}"
+    return f"The teacher's own {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {_ONLY_IMITATES}"
 
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:

@@ -20,6 +20,7 @@ from limbeck.core.blocks import (
     counted,
     duration,
     number,
+    rounded,
 )
 from limbeck.core.paths import short_model_name
 from limbeck.evaluation.tasks.registry import TASKS
@@ -53,7 +54,7 @@ def run_summary(run: RunFolder) -> Summary:
         if quality.share is not None:
             result += f" ({100 * quality.share:.1f} % of the teacher's)"
         if quality.start is not None:
-            result += f"; an untrained start has {quality.start:.3f}"
+            result += f"; an untrained start has {rounded(quality.start, 3)}"
         if quality.start_share is not None:
             result += f" ({100 * quality.start_share:.1f} %)"
         if quality.caution:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval
+from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval, rounded
 from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of, with_article
@@ -72,7 +72,7 @@ class Quality:
         return None if self.share is None else share_of_teacher(self.start, self.teacher)
 
     def __str__(self) -> str:
-        return f"{self.label} {self.student:.3f}"
+        return f"{self.label} {rounded(self.student, 3)}"
 
 
 def quality_of(run: RunFolder) -> Quality | None:
@@ -179,7 +179,7 @@ def _guesser_beside(scores: records.DevelopmentFigures) -> str:
     chance = chance_of(scores, scores.metric)
     if guesser is None or chance <= 0:
         return ""
-    return f"{with_article(guesser)} has {chance:.3f}"
+    return f"{with_article(guesser)} has {rounded(chance, 3)}"
 
 
 def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
@@ -212,7 +212,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None:
         yield _quality_highlight(quality)
     if quality is not None and quality.share is not None and quality.teacher is not None:
-        detail = f"the teacher has {quality.teacher:.3f}"
+        detail = f"the teacher has {rounded(quality.teacher, 3)}"
         if quality.start_share is not None:
             detail += f"; an untrained start has {100 * quality.start_share:.1f} % of it"
         yield Highlight(f"{100 * quality.share:.1f} %", "of the teacher's quality", detail)
@@ -262,15 +262,15 @@ def _quality_highlight(quality: Quality) -> Highlight:
     """Return the figure of a run with its interval, beside that of an untrained start."""
     if quality.caution:
         # A figure that says nothing is not set large.
-        return Highlight(NOTHING, quality.label, f"{quality.student:.3f} is {quality.caution}")
+        return Highlight(NOTHING, quality.label, f"{rounded(quality.student, 3)} is {quality.caution}")
     details = []
     if quality.interval is not None:
         details.append(f"95 %: {interval(quality.interval, digits=3)}, over {quality.over}")
     if quality.start is not None:
-        details.append(f"an untrained start has {quality.start:.3f}")
+        details.append(f"an untrained start has {rounded(quality.start, 3)}")
     if quality.guesser:
         details.append(quality.guesser)
-    return Highlight(f"{quality.student:.3f}", quality.label, "; ".join(details))
+    return Highlight(rounded(quality.student, 3), quality.label, "; ".join(details))
 
 
 @facts(RunFolder)
