@@ -70,8 +70,8 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
         reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, 'held-out passage')}, {needed}")
     elif teacher is not None and is_saturated(teacher, "mrr_at_10"):
         reasons.append(
-            f"The retrieval is too easy for the teacher: its MRR@10 is {rounded(teacher.mrr_at_10 or 0.0, 3)}, and above "
-            f"{SATURATED:g} even poor students come close to it."
+            f"The retrieval is too easy for the teacher: its MRR@10 is {rounded(teacher.mrr_at_10 or 0.0, 3)}, and "
+            f"above {SATURATED:g} even poor students come close to it."
         )
     return reasons
 
