@@ -55,6 +55,18 @@ def test_a_list_of_names(tmp_path):
     ):
         with pytest.raises(error, match=message):
             parse_tasks(text)
+    # Own rows need a task file: a table is told so, whether it is there or not, and so is any other file that is there.
+    table = tmp_path / "reviews.csv"
+    other = tmp_path / "reviews.yaml.bak"
+    example = r"describe your own rows in a task file, such as reviews\.yaml.*`name: reviews`.*'A task of your own'"
+    for path in (table, other):
+        path.write_text("text,label\nit is,good\n")
+        with pytest.raises(RecipeError, match=rf"{path.name}' is no task file; {example}"):
+            parse_tasks(str(path))
+    with pytest.raises(RecipeError, match=rf"^'reviews\.tsv\.gz' is no task file, and does not exist; {example}"):
+        parse_tasks("reviews.tsv.gz")
+    with pytest.raises(RecipeError, match=r"^Unknown task 'reviews\.csvv'\."):
+        parse_tasks("reviews.csvv")
     with pytest.raises(RecipeError, match=r"Unknown task 'sqad'\. Did you mean 'squad'\?"):
         load_task("sqad", data=tmp_path)
 

@@ -140,7 +140,7 @@ def parse_tasks(text: str, *, others: bool = False) -> list[str]:
         others: Whether tasks of other evaluators, `NAME:TASK`, may be among them.
 
     Raises:
-        RecipeError: for a name that is neither, with a suggestion, and for an empty list.
+        RecipeError: for a name that is neither, with a suggestion, for a file of rows, and for an empty list.
         CorpusError: for a YAML file that does not exist.
     """
     groups = dict(TASK_GROUPS.items())
@@ -158,10 +158,34 @@ def parse_tasks(text: str, *, others: bool = False) -> list[str]:
         elif name in TASKS or (others and evaluator_named(name)):
             tasks.append(name)
         else:
+            _refuse_file_of_rows(name)
             raise RecipeError(f"Unknown task '{name}'.{suggestion(name, [*groups, *TASKS])}")
     if not tasks:
         raise RecipeError(f"'{text}' names no task.{suggestion(text, [*groups, *TASKS])}")
     return list(dict.fromkeys(tasks))
+
+
+def _refuse_file_of_rows(name: str) -> None:
+    """Refuse the name of a file that is no task file, such as a table of rows; other names pass.
+
+    Raises:
+        RecipeError: with an example of a task file for the rows of the file.
+    """
+    from limbeck.corpus.files.file_kinds import suffix_of
+    from limbeck.corpus.files.file_readers import FILE_KINDS  # Most names of tasks do not need the readers of files.
+
+    is_there = _is_file(name)
+    if not is_there and suffix_of(Path(name)) not in FILE_KINDS:
+        return
+    problem = "is no task file" if is_there else "is no task file, and does not exist"
+    file = Path(name).name
+    title = file.partition(".")[0]
+    raise RecipeError(
+        f"'{name}' {problem}; describe your own rows in a task file, such as {title}.yaml, and name that file. A task "
+        f"file has lines such as `name: {title}`, `type: classification`, `columns: {{text: review, label: stars}}`, "
+        f"`labels: [bad, good]`, `files: {{train: {file}, validation: {title}-dev.csv}}` (docs/evaluation_tasks.md, "
+        "'A task of your own')."
+    )
 
 
 def _is_file(name: str) -> bool:
