@@ -170,6 +170,18 @@ def test_the_start_of_every_kind_has_the_scores_of_0_steps(tmp_path, kind, chang
     assert "AutoModelFor" in card
 
 
+def test_rows_that_were_cut_into_windows_count_once(tmp_path):
+    teacher = make_teacher(tmp_path, head="token_classification", num_labels=3)
+    corpus = write_rows(tmp_path / "rows", "token_classification") | {"length": 5}
+    asked = {"name": "tiny", "teacher": {"model": str(teacher)}, "student": {"shape": 2}, "corpus": corpus}
+    method = {"name": "output_distribution"}
+    asked |= {"stages": [{"method": method, "training": TRAINING | {"max_steps": 1}}], "evaluation": {"speed": False}}
+    evaluation, table, _ = evaluation_of(asked, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    held_out = record["corpus"]["held_out_documents"]
+    assert evaluation.task.rows == held_out and f"Task: {held_out} rows held out" in table
+
+
 def test_a_head_has_its_pooler_and_not_what_is_tied_to_the_embeddings():
     classifier = tiny_model("bert", head="classification", layers=1)
     names = ["pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias"]

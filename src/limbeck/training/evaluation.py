@@ -340,6 +340,9 @@ def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
     facts = {**scores.to_dict(), "teacher_name": stage.teacher.title, "chose_step": stage.chooses_step}
+    # The rows were scored in windows, of which a long one has several. Pairs of a ranking are never cut.
+    if scores.queries is None:
+        facts["rows"] = corpus.manifest["held_out_documents"]
     # Without stages the rows are those of the recipe.
     if run.plan.stages:
         facts["stage"] = stage.spec.title

@@ -204,7 +204,7 @@ class TaskFigures(Record):
     Attributes:
         task: Name of a kind of task, see `limbeck.kinds.KINDS`.
         metric: The main metric of the kind on held-out rows; 0 to 1, or -1 to 1 for a correlation.
-        rows: Number of rows (windows for question answering).
+        rows: Number of rows; in older records of their windows, of which a long row has several.
         queries: How many queries these rows are of, in a ranking; None for other kinds, and in older records.
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
