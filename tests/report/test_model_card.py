@@ -233,6 +233,10 @@ def test_a_card_speaks_of_scores_and_tables_only_where_it_has_them(tmp_path: Pat
     scores |= {"chose_step": False, "student": {}, "unavailable": "The teacher has no head."}
     text = text_of_card(record | {"evaluation": {"development": [scores]}}, tmp_path)
     assert "scores above" not in text and "figures above" not in text and "quality was not measured" in text
+    # Rows that chose the step have no figure to leave out where they could not be scored.
+    scores |= {"chose_step": True}
+    text = text_of_card(record | {"evaluation": {"development": [scores]}}, tmp_path)
+    assert "quality was measured only on" not in text and "quality was not measured" in text
 
     citations = [{"title": "", "bibtex": f"@misc{{{key}}}"} for key in ("one", "two")]
     text = text_of_card(run_record(stages=[{"citation": citation} for citation in citations]), tmp_path)

@@ -228,8 +228,10 @@ class StudentCard:
         if reasons:
             return " ".join(["The student's quality cannot be judged by this run.", *reasons])
         # The figures on text and rows that chose the step are too good, so `evaluation` is without them.
-        has_left_out = self.run.evaluation is not None and self.evaluation is not self.run.evaluation
-        if has_left_out:
+        measured = self.run.evaluation or records.RunEvaluation()
+        was_measured = any(row.is_score for row in comparison_rows(measured))
+        has_left_out = self.evaluation is not self.run.evaluation
+        if was_measured and has_left_out:
             return (
                 "The student's quality was measured only on the text or the rows that chose its best step. Such "
                 "figures are too good, so this card leaves them out."
