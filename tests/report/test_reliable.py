@@ -86,6 +86,16 @@ def test_rows_held_out_from_training_files_tell_of_a_small_gain_too(start, agree
     assert "worse than the untrained start" not in text
 
 
+def test_the_accuracy_of_tagged_words_has_no_interval_of_a_share_of_rows(copied, page_of):
+    # It is a share of words, of which 100 rows have many.
+    task = {"metric": "accuracy", "rows": 100, "labelled": False, "agreement": 0.82, "start_agreement": 0.78}
+    for kind, has_interval in (("classification", True), ("token_classification", False)):
+        values = {"task": task | {"task": kind}, "start": {"summary": "Starts from teacher layers 1, 6."}}
+        assert ("The training changed little" in comparison_markdown(values)) == has_interval
+        [part] = page_of(copied(name=kind, edit={"evaluation": values})).parts
+        assert ("95 %" in part.highlights[0].detail) == has_interval
+
+
 @pytest.mark.parametrize(("values", "caution", "reason"), [
     (evaluation(teacher=0.95), "too easy", "above 0.9"),
     (evaluation(pool=199), "too few passages", "Fewer than 200 passages"),

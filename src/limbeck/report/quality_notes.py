@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from limbeck.core.blocks import NOTHING, counted, counted_rows, rounded
-from limbeck.core.intervals import ends_of, of_share
+from limbeck.core.intervals import ends_of
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -17,12 +17,12 @@ from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     RETRIEVAL,
-    SHARES,
     chance_of,
     has_doubtful_times,
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
+    interval_of_share,
     is_at_chance,
     is_saturated,
     is_unsteady,
@@ -270,12 +270,13 @@ def _student_and_start(evaluation: RunEvaluation) -> Iterator[_StudentAndStart]:
     task = evaluation.task or TaskFigures()
     if task.agreement is not None and task.start_agreement is not None:
         name = "agreement with the teacher on held-out rows"
-        lowest = _lowest_of_rows(task.agreement, task.agreement_metric or task.metric, task.rows)
-        yield _StudentAndStart(name, task.agreement, task.start_agreement, lowest)
+        interval = interval_of_share(task.agreement, task.agreement_metric or task.metric, task.task, task.rows)
+        yield _StudentAndStart(name, task.agreement, task.start_agreement, _lowest(task.agreement, interval))
     start = task.start.get(task.metric or "")
     if task.metric is not None and task.student is not None and start is not None:
         name = f"{metric_name(task.metric)} on held-out rows"
-        lowest = _lowest_of_rows(task.student, task.metric, task.rows)
+        interval = interval_of_share(task.student, task.metric, task.task, task.rows)
+        lowest = _lowest(task.student, interval)
         yield _StudentAndStart(name, task.student, start, lowest, is_second=task.agreement is not None)
 
     retrieval = evaluation.student.retrieval or Retrieval()
@@ -286,18 +287,9 @@ def _student_and_start(evaluation: RunEvaluation) -> Iterator[_StudentAndStart]:
 
 
 def _lowest(value: float, interval: Sequence[float | None] | None) -> float:
-    """Return the lower end of a recorded interval of a value; the value itself where there is none."""
+    """Return the lower end of the interval of a value; the value itself where there is none."""
     ends = ends_of(interval)
     return value if ends is None else ends[0]
-
-
-def _lowest_of_rows(value: float, metric: str | None, rows: float | None) -> float:
-    """Return the lower end of the interval of a score on held-out rows, whose record has none; see `_lowest`."""
-    # Only a share of rows has an interval that is known without the answers.
-    if metric not in SHARES or not rows:
-        return value
-    lowest, _ = of_share(value, int(rows))
-    return lowest
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:

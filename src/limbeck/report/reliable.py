@@ -5,7 +5,8 @@ not name their measures; their figures are shown as they were.
 """
 
 from limbeck.core import timing
-from limbeck.core.intervals import ends_of, of_correlation, of_share
+from limbeck.core.intervals import Interval, ends_of, of_correlation, of_share
+from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
     BatchLatency,
@@ -16,8 +17,8 @@ from limbeck.core.records import (
 )
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, SATURATED
 
-SHARES = ("accuracy", "exact_match")
-"""Metrics that are a share of independent rows."""
+_SHARES = ("accuracy", "exact_match")
+"""Metrics that are a share of independent rows, but for the accuracy of tagged words."""
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics that are a correlation over rows; Matthews' is that of two classes."""
 
@@ -202,14 +203,29 @@ def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) 
         lowest, _ = interval
         return lowest
     # Older records have the interval of the student alone.
-    if metric in SHARES and rows:
-        interval = of_share(teacher, rows)
-    elif metric in _CORRELATIONS:
+    interval = interval_of_share(teacher, metric, scores.kind, rows)
+    if metric in _CORRELATIONS:
         interval = of_correlation(teacher, rows, ranked=metric == "spearman")
     if interval is None:
         return teacher
     lowest, _ = interval
     return lowest
+
+
+def interval_of_share(value: float, metric: str | None, kind: str | None, rows: float | None) -> Interval | None:
+    """Return the interval of a share of rows, which follows from their number; None for any other score.
+
+    Args:
+        value: The score.
+        metric: The name of its metric.
+        kind: The kind of the task.
+        rows: The number of rows; None where it is not known.
+    """
+    # The accuracy of tags is a share of words, and the words of one row are not independent.
+    is_of_words = kind_of(kind).label == "token"
+    if metric not in _SHARES or is_of_words or not rows:
+        return None
+    return of_share(value, int(rows))
 
 
 def chance_of(scores: DevelopmentFigures, metric: str) -> float:

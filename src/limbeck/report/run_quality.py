@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval, rounded
-from limbeck.core.intervals import Interval, ends_of, of_share
+from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import metric_of_rows
@@ -18,6 +18,7 @@ from limbeck.report.quality_notes import missing_figures, reasons_against
 from limbeck.report.reliable import (
     chance_of,
     has_share,
+    interval_of_share,
     is_reliable_agreement,
     is_reliable_retrieval,
     is_unsteady,
@@ -194,11 +195,7 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     label = f"{table_label[:1].lower()}{table_label[1:]}"
     if task.only_answer:
         return Quality(label, agreement, is_agreement=True, caution=MEANINGLESS)
-    # An accuracy is a share of independent rows, whose interval follows from their number. Other metrics, such as F1,
-    # are no such shares.
-    ends = None
-    if agreement_metric(task) == "accuracy" and task.task == "classification" and task.rows:
-        ends = of_share(agreement, int(task.rows))
+    ends = interval_of_share(agreement, agreement_metric(task), task.task, task.rows)
     over = counted_rows(task.rows or 0, task.queries)
     return Quality(
         label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over, start=task.start_agreement
