@@ -180,6 +180,18 @@ def test_a_notebook_says_that_libraries_are_loaded(monkeypatch):
     assert sys.meta_path == finders
 
 
+def test_a_call_that_replaces_the_finders_returns_its_result(monkeypatch):
+    @checked_call
+    def call(*, console):
+        monkeypatch.setattr(sys, "meta_path", finders)
+        return "result"
+
+    finders = list(sys.meta_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert call(console=Console(force_jupyter=True, file=io.StringIO())) == "result"
+    assert sys.meta_path == finders
+
+
 def test_a_bar_shows_what_is_known_of_a_short_stage(notebook):
     reporter = ProgressReporter("vectors", Console(force_jupyter=True, file=io.StringIO()))
     state = SimpleNamespace(is_world_process_zero=True, max_steps=8, global_step=0)

@@ -70,7 +70,8 @@ def announcing_libraries(console: Console | None) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path.remove(notice)
+        if notice in sys.meta_path:  # The code of the context may have replaced the list.
+            sys.meta_path.remove(notice)
 
 
 class _ImportNotice:
