@@ -4,6 +4,9 @@ import atexit
 import os
 import sys
 
+_STOPPED = 130
+"""The exit code of Ctrl-C, as in `limbeck.cli.main`."""
+
 
 def main() -> None:
     """Run the command line in a process of its own, and end it with its exit code."""
@@ -16,10 +19,16 @@ def main() -> None:
     # One of several processes of a launcher speaks for all.
     if os.environ.get("RANK", "0") == "0":
         announce_start(sys.argv[1:])
-    from limbeck.cli.main import run
 
     try:
+        # The import takes seconds, so Ctrl-C may come before `run` could answer it.
+        from limbeck.cli.main import run
+
         run()
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped.\n")
+        status.exit_code = _STOPPED
+        sys.exit(_STOPPED)
     except SystemExit as end:
         status.exit_code = _exit_code_of(end)
         raise

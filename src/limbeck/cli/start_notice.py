@@ -4,20 +4,21 @@ They end before anything else is printed. This module is imported before all oth
 time.
 """
 
+import atexit
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 SLOW_COMMANDS = frozenset(
     (
         *("quickstart", "finetune", "teach", "distill", "finish", "compare", "search"),
-        *("evaluate", "benchmark", "inspect", "export", "report", "validate", "recipe"),
+        *("evaluate", "benchmark", "inspect", "export", "trim", "report", "validate", "recipe", "doctor"),
     )
 )
 """Commands that import large libraries: a report those of its drawings, the others PyTorch."""
@@ -31,8 +32,10 @@ _WATCH_SECONDS = 0.2
 """Seconds between two looks at whether a line is due."""
 _STARTING = "limbeck is starting"
 _LOADING = "loading PyTorch and other libraries"
-_LINE_ABOVE = "\x1b[A\r"
-"""Moves a terminal's cursor to the beginning of the line above it."""
+_CLEAR_REST = "\x1b[K"
+"""Clears a terminal's line from the cursor on."""
+_USUAL_COLUMNS = 80
+"""Columns of a terminal that does not say how many it has."""
 
 
 def is_quiet(arguments: Sequence[str]) -> bool:
@@ -79,6 +82,8 @@ class _Notice:
 
     def begin(self) -> None:
         """Watch imports and what is printed, and print lines from now on."""
+        # A command may end without having printed anything.
+        atexit.register(self.end)
         sys.meta_path.insert(0, self)
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
@@ -117,20 +122,42 @@ class _Notice:
             if words != printed:
                 self._print(f"{words} …")
             elif now - last_time >= self._seconds_between:
-                above = _LINE_ABOVE if self._rewrites_line else ""
-                self._print(f"{above}{words} (for {now - self._words_began:.0f} s so far)")
+                self._print(f"{words} (for {now - self._words_began:.0f} s so far)")
             else:
                 continue
             printed = words
             last_time = now
+        if printed and self._rewrites_line:
+            # The next output begins on a line of its own.
+            self._write("\n")
 
     def _print(self, line: str) -> None:
-        """Print a line to standard error, if it can be written."""
+        """Print a line, in a terminal in the place of the line before.
+
+        A C library may have written a line in between. The cursor stands below that line, which therefore stays.
+        """
+        if not self._rewrites_line:
+            self._write(f"{line}\n")
+            return
+        # The last column stays free: a terminal goes on to the next line after it.
+        shown = line[: self._columns() - 1]
+        self._write(f"\r{shown}{_CLEAR_REST}")
+
+    def _columns(self) -> int:
+        """Return how many columns the terminal has."""
         try:
-            self._stderr.write(f"{line}\n")
+            columns = os.get_terminal_size(self._stderr.fileno()).columns
+        except (OSError, ValueError):
+            return _USUAL_COLUMNS
+        return columns or _USUAL_COLUMNS
+
+    def _write(self, text: str) -> None:
+        """Write to standard error, if it can be written."""
+        try:
+            self._stderr.write(text)
             self._stderr.flush()
         except (OSError, ValueError):
-            # Standard error is closed, or cannot show the line.
+            # Standard error is closed, or cannot show the text.
             return
 
 
@@ -151,6 +178,17 @@ class _FirstWrite:
         if text:
             self._notice.end()
         return self.stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """End the notice, and write."""
+        self._notice.end()
+        self.stream.writelines(lines)
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """The stream of bytes below, after the end of the notice, which does not see what is written there."""
+        self._notice.end()
+        return self.stream.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
