@@ -64,7 +64,11 @@ def test_of_mean_share_is_the_normal_approximation_within_0_and_1():
 def test_of_mean_share_of_right_and_wrong_is_wilsons_also_where_all_are_right():
     assert intervals.of_mean_share([1, 0.0, 1.0]) == intervals.of_share(2 / 3, 3)
     assert intervals.of_mean_share([1.0] * 20) == intervals.of_share(1.0, 20)
-    assert intervals.of_mean_share([0.5]) is None
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_of_mean_share_of_equal_values_between_0_and_1_is_unknown(count: int):
+    assert intervals.of_mean_share([0.5] * count) is None
 
 
 def test_is_greater_pairs_by_seed():

@@ -110,13 +110,14 @@ def of_many(values: Sequence[float]) -> Interval:
 def of_mean_share(values: Sequence[float]) -> Interval | None:
     """Return the interval of a mean over many rows or queries, of values from 0 to 1 such as nDCG; within 0 and 1.
 
-    It is that of `of_many`. Values that are all 0 or 1 are right or wrong, and have the interval of their share: those
-    that are all equal would have one without any width. None of a single value between 0 and 1.
+    It is that of `of_many`. Values that are all 0 or 1 are right or wrong, and have the interval of their share. Other
+    values that are all equal have None: their interval would have no width. A single value between 0 and 1 is such a
+    case.
     """
     mean = statistics.fmean(values)
     if all(value in (0, 1) for value in values):
         return of_share(mean, len(values))
-    if len(values) < 2:
+    if min(values) == max(values):
         return None
     low, high = of_many(values)
     return max(0.0, low), min(1.0, high)
