@@ -13,6 +13,11 @@ from limbeck.report.student_card import write_model_card
 
 ROWS = {"documents": 400, "held_out_documents": 40, "tokens": 4704, "views": [{"unit": "row"}]}
 DEVELOPMENT = {"corpus": {"development": ["dev.tsv"]}, "stages": [{}]}
+TEXT = ROWS | {"views": [{"unit": "sentence"}]}
+TEXT_THEN_LABELS = {
+    "corpus": {"sources": ["text.txt"]},
+    "stages": [{"method": {"name": "minilmv2"}}, {"name": "labels", "corpus": {"development": ["dev.tsv"]}}],
+}
 QUERIES = {"queries": 100, "trained_queries": 60, "held_out_queries": 40, "trained_documents": 360}
 
 
@@ -42,6 +47,11 @@ QUERIES = {"queries": 100, "trained_queries": 60, "held_out_queries": 40, "train
             ROWS | QUERIES, {}, "60 queries (360 pairs), 4,704 tokens to train on; 40 queries (40 pairs) held out",
             "60 queries (360 pairs), 4,704 tokens to train on.\n40 queries (40 pairs) were held out from training.",
         ),
+        # The development rows are the second stage's, the counted text is the first stage's.
+        (
+            TEXT, TEXT_THEN_LABELS, "360 documents, 4,704 tokens to train on; 40 documents held out",
+            "360 documents, 4,704 tokens to train on.\n40 documents were held out from training.",
+        ),
         # A stream has an unknown number of documents.
         (
             {"held_out_documents": 20, "views": [{"unit": "document", "streamed": True}]}, {},
@@ -50,7 +60,8 @@ QUERIES = {"queries": 100, "trained_queries": 60, "held_out_queries": 40, "train
     ],
 )  # fmt: skip
 def test_what_is_held_out_is_not_among_what_is_trained_on(tmp_path: Path, corpus, recipe, on_page, in_card):
-    record = Run.read({"corpus": {"sources": ["train.tsv"], **corpus}, "recipe": recipe})
+    scores = {"development": [{"stage": stage["name"]} for stage in recipe.get("stages", ()) if "name" in stage]}
+    record = Run.read({"corpus": {"sources": ["train.tsv"], **corpus}, "recipe": recipe, "evaluation": scores})
     run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
     facts = next(iter(overview(run)))
     assert isinstance(facts, Facts)

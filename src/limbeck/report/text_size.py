@@ -38,13 +38,15 @@ def name_of_unit(text: records.CorpusText) -> str:
 
 def has_development_rows(run: records.Run) -> bool:
     """Return whether the first stage was evaluated on development rows, not on held-out rows to train on."""
-    evaluation = run.evaluation or records.RunEvaluation()
-    if any(scores.stage for scores in evaluation.development):
-        return True
     if not run.recipe.stages:
         return False
-    corpus = run.recipe.stages[0].corpus or run.recipe.corpus
-    return corpus is not None and bool(corpus.development)
+    first_stage = run.recipe.stages[0]
+    corpus = first_stage.corpus or run.recipe.corpus
+    if corpus is not None and corpus.development:
+        return True
+    # The recipe does not name the development rows that a task brings along: only the scores have them.
+    evaluation = run.evaluation or records.RunEvaluation()
+    return any(scores.stage and scores.stage == first_stage.title for scores in evaluation.development)
 
 
 def _not_trained_on(run: records.Run, text: records.CorpusText) -> float:

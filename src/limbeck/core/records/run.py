@@ -584,6 +584,11 @@ class PlannedStage(Record):
         """The name of its method; empty where there is none."""
         return str(self.method.get("name") or "")
 
+    @property
+    def title(self) -> str:
+        """Its name in logs, folders and other records, as `StageSpec.title`."""
+        return self.name or self.method_name
+
 
 class PlannedRun(Record):
     """The recipe of a run, as a record holds it."""
