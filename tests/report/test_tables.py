@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 import limbeck.report
-from limbeck.core.blocks import mean, rounded
+from limbeck.core.blocks import duration, mean, rounded
 from limbeck.core.records import Run
 from limbeck.core.run_status import status_of
 from limbeck.core.studies import Comparison, Figure
@@ -200,3 +200,11 @@ def test_a_score_is_rounded_alike_in_percent_and_as_a_share():
         in_percent = str(mean(Figure.of_runs([100 * share])))
         assert float(row.cells().student) == pytest.approx(float(in_percent) / 100)
     assert (rounded(float("inf"), 1), rounded(float("nan"), 1), rounded(-0.25, 1)) == ("inf", "nan", "-0.3")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "longest", "text"),
+    [(5400, 10_800, "1.5 h"), (60, 10_800, "60 s"), (170, 10_800, "3 min"), (1, 600, "1 s"), (0, 10_800, "0.0 h")],
+)
+def test_a_time_that_the_unit_of_its_column_would_hide_has_its_own(seconds, longest, text):
+    assert duration(seconds, longest=longest) == text

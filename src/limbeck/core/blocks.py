@@ -158,7 +158,7 @@ def duration(seconds: float, *, longest: float | None = None) -> str:
     Args:
         seconds: The time.
         longest: The longest time of a column, whose unit all times of the column have. Where its unit is not seconds, a
-            time below 10 has a decimal.
+            time below 10 has a decimal. A time of which that unit would show 0.0 has its own unit.
     """
     deciding = seconds if longest is None else longest
     if deciding < 120:
@@ -166,8 +166,12 @@ def duration(seconds: float, *, longest: float | None = None) -> str:
     if deciding < 7200:
         minutes = seconds / 60
         digits = 1 if longest is not None and minutes < 10 else 0
-        return f"{minutes:.{digits}f} min"
-    return f"{seconds / 3600:.1f} h"
+        text = f"{minutes:.{digits}f} min"
+    else:
+        text = f"{seconds / 3600:.1f} h"
+    if seconds > 0 and text.startswith("0.0 "):
+        return duration(seconds)
+    return text
 
 
 def duration_to_the_second(seconds: float) -> str:
