@@ -5,6 +5,7 @@ from csv import DictReader
 from dataclasses import replace
 from io import StringIO
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -21,9 +22,12 @@ from limbeck.evaluation.results.summary import summarise
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
+from limbeck.report.chance import guesser_sentence
 from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
+from limbeck.report.evaluation_sections import cells, evaluation_highlights
 from limbeck.report.evaluation_tables import chosen_lines, metrics_table, reading_notes, scores_table
+from limbeck.report.methods_notes import range_words
 from limbeck.report.names import at_start, metric_name
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
@@ -299,3 +303,21 @@ def test_the_card_of_a_fine_tuned_model_names_the_splits(tmp_path, monkeypatch):
     assert "In percent, on the rows of validation and test." in card and "development rows" not in card
     results = fine_tuned_card.FineTunedCard(cell, task, summary).data.eval_results
     assert [result.dataset_split for result in results] == ["validation", "test"]
+
+
+def test_a_score_is_rounded_alike_in_tables_and_highlights():
+    # 61 of 80 rows are 76.25 %, which a format rounds to the even 76.2.
+    figure = {"mean": 76.25, "runs": [76.25], "chance": 51.25, "rows": 80}
+    column = {"key": "own", "title": "Own", "task": "own", "metric": "accuracy", "kind": "classification"}
+    model = {"name": "here", "figures": {"own": figure}, "columns": {"own": figure}}
+    summary = Evaluation.read({"columns": [column], "models": [model]})
+    cell = EvaluationCell.read({"model": "here", "task": "own", "scores": {"validation": {"accuracy": 0.7625}}})
+
+    table = str(scores_table(summary).rows)
+    assert "76.3" in table and "51.3" in table
+    [highlight] = evaluation_highlights(SimpleNamespace(summary=summary))
+    assert highlight.value == "76.3"
+    assert guesser_sentence(summary.columns[0], summary.models[0].columns["own"]).endswith("has 51.3.")
+    [cells_table] = cells(SimpleNamespace(summary=Evaluation.read({}), cells=[cell]))
+    assert "accuracy 76.3" in str(cells_table.rows)
+    assert range_words([76.25, 80.0], 1) == "76.3 to 80.0"

@@ -3,6 +3,7 @@
 A score tells little without that of a guesser: of rows with two even classes, a coin has half right.
 """
 
+from limbeck.core.blocks import rounded
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import Column, ColumnFigure
 
@@ -27,7 +28,7 @@ def guesser_sentence(column: Column, figure: ColumnFigure) -> str:
     guesser = guesser_of(column.metric, column.kind)
     if guesser is None or not figure.chance:
         return ""
-    return f"{column.title}: {with_article(guesser)} has {figure.chance:.1f}."
+    return f"{column.title}: {with_article(guesser)} has {rounded(figure.chance, 1)}."
 
 
 def guesser_of(metric: str, kind: str | None) -> str | None:

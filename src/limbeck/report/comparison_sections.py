@@ -18,6 +18,7 @@ from limbeck.core.blocks import (
     duration,
     interval,
     number,
+    rounded,
 )
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
@@ -68,7 +69,7 @@ def comparison_highlights(comparison: ComparisonFolder) -> Iterator[Highlight]:
     if is_meaningless(main.key, record.teacher):
         yield Highlight(NOTHING, label, MEANINGLESS)
     elif record.teacher.main is not None:
-        value = f"{record.teacher.main.mean:.{main_digits(main)}f}"
+        value = rounded(record.teacher.main.mean, main_digits(main))
         yield Highlight(value, label, short_model_name(record.teacher.title))
     for block in record.blocks:
         highlight = _highlight_of_student(block, main)
@@ -96,7 +97,7 @@ def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | 
     detail = f"rank 1 of {len(figures)}: {names}"
     if first_row.over_seeds is not None:
         detail = f"95 %: {interval(first_row.over_seeds, digits)}, over {counted(first_row.finished, 'seed')}; {detail}"
-    return Highlight(f"{first_figure.mean:.{digits}f}", label, detail)
+    return Highlight(rounded(first_figure.mean, digits), label, detail)
 
 
 def _main_figures(block: StudentBlock, main: MainFigure) -> list[tuple[ComparedRow, Figure]]:

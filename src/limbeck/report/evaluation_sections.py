@@ -7,7 +7,7 @@ cells are finished. The *first* model is the one that the others are compared wi
 from collections.abc import Iterable, Iterator
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import DAMAGED, NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval
+from limbeck.core.blocks import DAMAGED, NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval, rounded
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report.costs import conditions_of, cost_blocks
@@ -67,7 +67,7 @@ def _result_of(evaluation: EvaluationFolder) -> str:
     for model in record.models:
         figure = model.figures.get(key)
         if figure is not None and not is_meaningless(key, model):
-            scores.append(f"{name_of(model)} {figure.mean:.1f}")
+            scores.append(f"{name_of(model)} {rounded(figure.mean, 1)}")
     if not scores:
         return ""
     hidden = len(scores) - MOST_HIGHLIGHTS
@@ -88,9 +88,9 @@ def evaluation_highlights(evaluation: EvaluationFolder) -> Iterator[Highlight]:
             continue
         label = f"{title} of {name_of(model)}"
         if is_meaningless(key, model):
-            yield Highlight(NOTHING, label, f"{figure.mean:.1f} is {MEANINGLESS}")
+            yield Highlight(NOTHING, label, f"{rounded(figure.mean, 1)} is {MEANINGLESS}")
         else:
-            yield Highlight(f"{figure.mean:.1f}", label, "; ".join(_details_of_score(record, model, key)))
+            yield Highlight(rounded(figure.mean, 1), label, "; ".join(_details_of_score(record, model, key)))
 
 
 def _details_of_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> Iterator[str]:
@@ -233,7 +233,7 @@ def cells(evaluation: EvaluationFolder) -> Iterator[Block]:
         for score_by_metric in cell.scores.values():
             for metric, score in score_by_metric.items():
                 if score is not None:
-                    figures.append(f"{metric_of_cell(metric, cell)} {100 * score:.1f}")
+                    figures.append(f"{metric_of_cell(metric, cell)} {rounded(100 * score, 1)}")
         texts = (cell.model, cell.task, str(cell.seed), cell.status, "; ".join(figures))
         rows.append(tuple(text or NOTHING for text in texts))
     headings = ("Model", "Task", "Seed", "Status", "Scores, percent")

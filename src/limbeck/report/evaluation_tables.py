@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
+from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean, rounded
 from limbeck.core.kinds import kind_of
 from limbeck.evaluation.tasks.registry import evaluator_named
 from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
@@ -57,7 +57,7 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
         chances = [chance_by(guesser, key, summary) for key in headings]
         if any(chance is not None for chance in chances):
             faint.append(len(rows))
-            rows.append((Cell(guesser, mark="italic"), *(Cell(chance, "{:.1f}") for chance in chances)))
+            rows.append((Cell(guesser, mark="italic"), *map(_chance_cell, chances)))
     return Table(
         caption=caption,
         headings=("", *headings.values()),
@@ -67,6 +67,13 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
         faint=tuple(faint),
         layout=_LAYOUT,
     )
+
+
+def _chance_cell(score: float | None) -> Cell:
+    """Return the cell of a guesser's score, in percent."""
+    if score is None:
+        return Cell(None)
+    return Cell(score, rounded(score, 1))
 
 
 def published_table(summary: studies.Evaluation) -> Table | None:

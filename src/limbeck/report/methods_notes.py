@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from limbeck.core.blocks import number, rounded
 from limbeck.core.studies import ComparedRow, Comparison, ComparisonSummary, MainFigure
 from limbeck.report.scores import one_answer_lines
 
@@ -29,8 +30,10 @@ def main_digits(main: MainFigure) -> int:
 
 def range_words(values: Sequence[float], digits: int) -> str:
     """Return the lowest and the highest value in words, `70.1 to 73.4`, or one value if both are printed alike."""
-    low = f"{min(values):,.{digits}f}"
-    high = f"{max(values):,.{digits}f}"
+    return _low_to_high(rounded(min(values), digits), rounded(max(values), digits))
+
+
+def _low_to_high(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
@@ -60,7 +63,7 @@ def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str
             continue
         for row in block.rows:
             if row.main is not None and _trains_nothing(row):
-                score = f"{row.main.mean:.{digits}f}"
+                score = rounded(row.main.mean, digits)
                 yield (
                     f"On {block.student}, `{row.label}`, which trains nothing, scored {score}; the trained methods "
                     f"scored {range_words(trained_scores, digits)}."
@@ -80,7 +83,8 @@ def setting_lines(comparison: Comparison) -> Iterator[str]:
     # Methods may stop at different steps of the same budget.
     token_counts = _token_counts_of_trained_runs(summary)
     if token_counts:
-        yield f"Runs read {range_words(token_counts, digits=0)} tokens."
+        tokens = _low_to_high(str(number(min(token_counts))), str(number(max(token_counts))))
+        yield f"Runs read {tokens} tokens."
     if _has_figure_of_several_runs(summary):
         # The score of one distilled student can still be of several runs: it may be fine-tuned with several seeds.
         repetitions = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
