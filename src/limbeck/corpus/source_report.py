@@ -48,8 +48,11 @@ class SourceReport:
             return
         self.counts[problem] = self.counts.get(problem, 0) + count
         places = self.examples.setdefault(problem, [])
+        # Text may have millions of cases, so that a place is made printable only where it may be kept.
+        if len(places) >= EXAMPLES_PER_PROBLEM:
+            return
         place = safe_name(where)
-        if len(places) < EXAMPLES_PER_PROBLEM and place not in places:
+        if place not in places:
             places.append(place)
 
     def merge(self, other: SourceReport) -> None:
