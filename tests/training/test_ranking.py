@@ -217,6 +217,8 @@ def test_a_run_counts_queries_and_stands_beside_a_random_order(recipe, tmp_path,
     # The five development queries repeat queries of the corpus, which are left out.
     assert "Corpus: 13 queries (41 pairs)" in capsys.readouterr().out
     record = json.loads((result.student.parent / "run.json").read_text(encoding="utf-8"))
+    text = record["corpus"]
+    assert (text["queries"], text["trained_queries"], text["held_out_queries"]) == (18, 13, 5)
     [scores] = record["evaluation"]["development"]
     assert (scores["queries"], scores["rows"]) == (5, 15)
     # One relevant document of three, in a random order.

@@ -133,14 +133,19 @@ def _counts_of_queries(files: Sequence[Path], roles: Mapping[Path, Roles]) -> di
         files: The stored rows.
         roles: Roles of these rows, and of the development rows where there are any.
     """
-    queries = {stored_row.row.text for stored_row in rows_with_roles(all_trained(files))}
+    queries = set()
     trained_queries = set()
     held_out_queries = set()
-    for row, _, role in rows_with_roles(roles):
-        if role == TRAINED:
-            trained_queries.add(row.text)
-        elif role == HELD_OUT:
-            held_out_queries.add(row.text)
+    for path, roles_of_file in roles.items():
+        is_of_rows = path in files
+        for row, _, role in rows_with_roles({path: roles_of_file}):
+            # Development rows are in other files: their queries are counted as held out alone.
+            if is_of_rows:
+                queries.add(row.text)
+            if role == TRAINED:
+                trained_queries.add(row.text)
+            elif role == HELD_OUT:
+                held_out_queries.add(row.text)
     return {
         "queries": len(queries),
         "trained_queries": len(trained_queries),
