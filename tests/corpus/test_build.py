@@ -307,25 +307,6 @@ def test_held_out_threshold():
     assert held_out_threshold(keys, 0, 9) == held_out_threshold(keys[:1], 0.5, 9) == 0
 
 
-@pytest.mark.parametrize(
-    ("documents", "most", "expected"),
-    [(1, 9, 0), (9, 9, 1), (290, 999, 29), (5_000, 9_999, 200), (50_000, 9_999, 1_001)],
-)
-def test_by_default_little_text_holds_out_a_tenth_up_to_200_documents(documents, most, expected):
-    # The keys lie in the lower half of their range, so a hundredth of the range has two hundredths of the documents.
-    keys = np.arange(documents, dtype=np.uint64) * np.uint64(2**63 // documents)
-    assert int((keys < np.uint64(held_out_threshold(keys, None, most))).sum()) == expected
-
-
-def test_the_default_of_the_held_out_text_counts_all_documents(tmp_path, cache):
-    source = write_texts(tmp_path / "a.txt", [f"text number {number}" for number in range(60)])
-    assert build_text(cache, TOKENIZER, source, held_out=None).manifest["held_out_documents"] == 6
-    # The most documents that may be held out do not change the count of all.
-    assert build_text(cache, TOKENIZER, source, held_out=None, held_out_documents=5).manifest["held_out_documents"] == 5
-    # A share of the user's own is what it says.
-    assert build_text(cache, TOKENIZER, source, held_out=0.01).manifest["held_out_documents"] < 5
-
-
 def test_repeated_documents_are_counted_and_kept_once(tmp_path, cache):
     source = write_texts(tmp_path / "a.txt", ["the same", "another", "the same", "a third"] * 3)
     corpus = build_text(cache, TOKENIZER, source)

@@ -28,8 +28,6 @@ def warning(teacher, folder, tmp_path, monkeypatch, *, held_out, sentences, **ev
         (folder / f"{document}.txt").write_text(text, encoding="utf-8")
     recipe = recipe_of(teacher, folder, output=str(tmp_path / "run"), evaluation=evaluation)
     recipe["corpus"] = {"sources": [str(folder)], "held_out": held_out}
-    if held_out is None:
-        del recipe["corpus"]["held_out"]
     plan = plan_run(Recipe.model_validate(recipe))
     tokenizers = load_tokenizers(plan)
     console = Console(quiet=True)
@@ -43,7 +41,7 @@ def warning(teacher, folder, tmp_path, monkeypatch, *, held_out, sentences, **ev
         (0.001, 40, "It takes at least 5 documents and 200 sentences. Set corpus.held_out to 0.1, for about 10 of 100 "
          "documents."),
         (0.001, 10, "Set corpus.held_out to 0.3, for about 30 of 100 documents."),
-        (None, 2, "10 documents, with 20 sentences. It takes at least 5 documents and 200 sentences. Give more text."),
+        (0.1, 2, "16 documents, with 32 sentences. It takes at least 5 documents and 200 sentences. Give more text."),
     ],
 )  # fmt: skip
 def test_little_held_out_text_is_warned_of_with_a_way_out(
@@ -55,7 +53,7 @@ def test_little_held_out_text_is_warned_of_with_a_way_out(
 
 
 @pytest.mark.parametrize(
-    ("held_out", "evaluation"), [(None, {}), (0.001, {"quality": False}), (0.001, {"enabled": False}), (0, {})]
+    ("held_out", "evaluation"), [(0.2, {}), (0.001, {"quality": False}), (0.001, {"enabled": False}), (0, {})]
 )
 def test_enough_text_and_no_comparison_have_no_warning(bert_folder, tmp_path, monkeypatch, held_out, evaluation):
     values = {"held_out": held_out, "sentences": 30}

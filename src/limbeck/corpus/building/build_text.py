@@ -132,7 +132,7 @@ def _nothing_to_train_on(settings: CorpusSettings, encoding: BlockEncoding, docu
     return (
         f"The corpus has {counted(documents, 'document')}, but no block of text to train on: give more "
         f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-        f"(now {settings.held_out_in_words})."
+        f"(now {settings.held_out})."
     )
 
 

@@ -37,18 +37,13 @@ LEAKED = "development row that resembles a training row (it shares at least half
 
 _KEYS = 2**64
 """Number of keys that a text may have."""
-FEWEST_DOCUMENTS_HELD_OUT = 200
-"""Documents of text that are held out by default, of a hundred times as many or fewer; of fewer than ten times as many
-a tenth. So one-line documents too give the sentences that a figure of a student needs."""
-_DEFAULT_SHARE = 0.01
-"""Share of the documents that is held out by default of more text."""
 _MOST_OVER = 2
 """Rows that may be held out, as a multiple of the rows wanted, so that a large group can be held out as a whole."""
 _SHOWN_CHARACTERS = 40
 """Most characters of foreign text in a message."""
 
 
-def held_out_threshold(keys: NDArray[np.uint64], share: float | None, most: int) -> int:
+def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int:
     """Return the key below which documents are held out.
 
     Keys are hashes, so a share of their range is about that share of the documents, and whether a document is held out
@@ -56,21 +51,16 @@ def held_out_threshold(keys: NDArray[np.uint64], share: float | None, most: int)
     key is held out. If it would be more than `most` documents, the `most` lowest are held out.
 
     Args:
-        keys: Key of every document, all different; of very many documents those that `held_out_bound` reads.
-        share: Share to hold out, below 1. None holds out a hundredth, and of little text at least
-            `FEWEST_DOCUMENTS_HELD_OUT` documents or a tenth, whichever is less.
+        keys: Key of every document, all different.
+        share: Share to hold out, below 1.
         most: Most documents to hold out.
     """
     if share == 0 or most == 0 or len(keys) < 2:
         return 0
-    # At least one document is held out, and one is trained on.
-    fewest = 1
-    if share is None:
-        share = _DEFAULT_SHARE
-        fewest = max(1, min(FEWEST_DOCUMENTS_HELD_OUT, len(keys) // 10))
     threshold = int(share * _KEYS)
     below = int(np.count_nonzero(keys < np.uint64(threshold)))
-    wanted = min(max(below, fewest), most, len(keys) - 1)
+    # At least one document is held out, and one is trained on.
+    wanted = min(max(below, 1), most, len(keys) - 1)
     # Any threshold between the last key that is held out and the next key gives the same documents. That of the share
     # is taken if it lies there, and the nearest one otherwise.
     lowest = np.sort(keys)
@@ -87,9 +77,7 @@ def held_out_bound(folder: Path, settings: CorpusSettings) -> int:
         settings: The settings of the corpus.
     """
     # Of as many documents as may be held out the lowest keys are needed, and of one more, which bounds the threshold.
-    # By default the split also depends on the number of documents, as long as they are few.
-    few_documents = 10 * FEWEST_DOCUMENTS_HELD_OUT
-    lowest = lowest_keys(folder, max(settings.held_out_documents + 1, few_documents))
+    lowest = lowest_keys(folder, settings.held_out_documents + 1)
     threshold = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
     return above_translations(threshold) if settings.teaches_translations else threshold
 

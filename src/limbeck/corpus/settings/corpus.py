@@ -22,6 +22,8 @@ TEXT_ALONE = ("unit", "units", "join", "minimum_tokens", "pairs", "student_promp
 """Keys of a text that mean nothing to labelled rows."""
 DEFAULT_LENGTH = 128
 """Longest block or row in tokens."""
+DEFAULT_HELD_OUT = 0.01
+"""Share of the documents of a text that is held out."""
 _ROUNDING_OF_SHARES = 1e-6
 """Shares that were rounded may add up to so much more than 1."""
 
@@ -56,8 +58,7 @@ class CorpusSpec(TextSpec):
         None,
         description=(
             "Share of documents (or of the texts of rows) kept out of training for held-out figures; default: 0.01, "
-            "but at least 200 documents or a tenth of them, whichever is less; of rows without a development set 500 "
-            "or a tenth, by whole groups of near duplicates."
+            "or, of rows without a development set, 500 or a tenth, by whole groups of near duplicates."
         ),
     )
     max_documents: int | None = Field(None, ge=1, le=MOST)
@@ -190,6 +191,14 @@ class CorpusSpec(TextSpec):
             )
         if self.development == []:
             raise ValueError("'development' is empty: give a file with labelled rows, or leave the key out")
+        return self
+
+    @model_validator(mode="after")
+    def _documents_are_held_out(self) -> CorpusSpec:
+        """Give text without labels its default share of held-out documents; rows have none."""
+        if self.held_out is None and self.task is None:
+            # The default is only known here, and the model is frozen against assignments.
+            object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)
         return self
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from limbeck.core.fields import Length, Share
 from limbeck.corpus.settings.checked import Checked
-from limbeck.corpus.settings.corpus import DEFAULT_LENGTH, CorpusSpec
+from limbeck.corpus.settings.corpus import DEFAULT_HELD_OUT, DEFAULT_LENGTH, CorpusSpec
 from limbeck.corpus.settings.mix import LanguageShares, Mixing, MixSpec, SourceShares
 from limbeck.corpus.settings.parallel import names_parallel_text
 from limbeck.corpus.settings.sources import SourceSpec, SourceUse
@@ -35,7 +35,7 @@ class CorpusSettings(Checked, CorpusSpec):
     minimum_tokens: int = Field(4, ge=1, le=1_000_000)
     pairs: bool = False
     student_prompts: Literal["teacher", "none"] = "teacher"
-    held_out: Share | None = None
+    held_out: Share = DEFAULT_HELD_OUT
     shuffle_buffer: int = Field(10_000, ge=1, le=10_000_000)
     held_out_documents: int = Field(5000, ge=0)
     """Most documents to hold out, whatever the share. They are chosen by a hash of each text."""
@@ -108,11 +108,6 @@ class CorpusSettings(Checked, CorpusSpec):
         if self._source_of_value:
             return list(self._source_of_value.values())
         return super().places
-
-    @property
-    def held_out_in_words(self) -> str:
-        """The share of the documents that is held out."""
-        return "chosen by limbeck" if self.held_out is None else str(self.held_out)
 
     @property
     def titles(self) -> tuple[str, ...]:

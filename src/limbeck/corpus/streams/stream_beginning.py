@@ -70,7 +70,7 @@ def store_beginning(
     nothing_to_train_on = (
         f"The beginning of the stream, {counted(documents.items, 'document')}, gives no block of text to train on: "
         f"give more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-        f"(now {settings.held_out_in_words})."
+        f"(now {settings.held_out})."
     )
     blocks = tokenise(
         list(source_of_file),
