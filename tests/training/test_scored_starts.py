@@ -11,6 +11,7 @@ from limbeck.core.records import RunEvaluation
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.start_head import names_of_head
 from limbeck.recipe import chosen_models
+from limbeck.training import student_maker
 from tests.support.methods import tiny_run, write_queries, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.mrpc_recipe import mrpc_recipe
@@ -60,10 +61,25 @@ def test_the_layers_of_a_start_are_fitted_where_there_is_text_for_it(recipe, tmp
     assert evaluation.development[0].start and "fitted" in table
 
 
+@pytest.fixture
+def no_start_is_made(monkeypatch):
+    """Nothing is copied or fitted for an untrained start: `make_student` runs once, for the student itself."""
+    original = student_maker.make_student
+    students = []
+
+    def make_student(*args, **options):
+        assert not students, "an untrained start was made"
+        students.append(args)
+        return original(*args, **options)
+
+    monkeypatch.setattr(student_maker, "make_student", make_student)
+
+
 @pytest.mark.parametrize("student", [
     {"shape": {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}, "initialise": {"layers": "ends"}},
     {"shape": 2, "initialise": {"layers": "ends", "embeddings": "random"}},
 ], ids=["narrower", "other embeddings"])  # fmt: skip
+@pytest.mark.usefixtures("no_start_is_made")
 def test_a_head_that_is_not_the_teachers_gives_no_start(recipe, tmp_path, student):
     evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", student=student)
     assert not evaluation.development[0].start
@@ -98,6 +114,14 @@ def test_rows_held_out_from_the_training_files_have_the_start_too(tmp_path):
     assert task.start["ndcg_at_10"] == pytest.approx(task.student)
     assert f"| ↳ untrained start | – | {task.start_agreement:.3f} |" in table
     assert "| ↳ nDCG@10 of the untrained start | – |" in table
+
+
+@pytest.mark.usefixtures("no_start_is_made")
+def test_no_start_is_made_where_no_rows_are_held_out_to_score(tmp_path):
+    made = ranking_recipe(tmp_path)
+    made["corpus"]["held_out"] = 0
+    evaluation, table, _ = evaluation_of(made, tmp_path / "run", evaluation={"speed": False})
+    assert evaluation.start is None and "untrained start" not in table
 
 
 def test_a_student_of_0_steps_keeps_its_teachers_head_and_is_scored(recipe, tmp_path):

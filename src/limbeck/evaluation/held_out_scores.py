@@ -17,6 +17,9 @@ from limbeck.kinds.kind import HeldOutRows, Kind
 from limbeck.kinds.registry import KINDS
 from limbeck.models import families, inference, streams, taps
 
+FEWEST_ROWS = 2
+"""Fewest held-out rows that are scored."""
+
 
 def measure_task(
     teacher: PreTrainedModel | None,
@@ -47,7 +50,7 @@ def measure_task(
     Raises:
         CorpusError: if there are fewer than 2 rows.
     """
-    if len(rows) < 2:
+    if len(rows) < FEWEST_ROWS:
         raise CorpusError(
             f"{counted(len(rows), 'row')} held out, which are too few to score; give corpus.development, or raise "
             "corpus.held_out."

@@ -17,6 +17,7 @@ from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.combined_side import CombinedSide
+from limbeck.evaluation.held_out_scores import FEWEST_ROWS
 from limbeck.evaluation.languages import measure_languages
 from limbeck.evaluation.stored_side import StoredSide
 from limbeck.models.loading import load_model
@@ -32,6 +33,7 @@ from limbeck.training.compared_text import amounts_of, held_out_texts
 from limbeck.training.corpora import build_corpus_of
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
+from limbeck.training.student_maker import NO_HEAD_TO_START_WITH
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
 
@@ -78,7 +80,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     report_tasks = part_of(report, share_of_comparison, 1.0)
     start_with_head = None
     # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
-    if last_stage_of_head(plan) is not None and plan.stages:
+    if plan.stages and _scores_rows(run):
         start_with_head, comparison.start = _untrained_with_head(run, report_tasks)
     development = measure_tasks(
         plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, start=start_with_head
@@ -203,6 +205,18 @@ def _report_start(report: Report) -> Tick:
     return report_amount
 
 
+def _scores_rows(run: Run) -> bool:
+    """Whether a trained student has the head of a task, and there are rows to score it on."""
+    plan = run.plan
+    stage = last_stage_of_head(plan)
+    if stage is None:
+        return False
+    if plan.recipe.evaluation.tasks or stage.development is not None:
+        return True
+    corpus = run.corpora[plan.stages.index(stage)]
+    return len(corpus.held_out) >= FEWEST_ROWS
+
+
 def _untrained_with_head(run: Run, report: Report) -> tuple[PreTrainedModel | None, UntrainedStart]:
     """Make the untrained student with the head of its teacher that is scored beside the trained one.
 
@@ -219,9 +233,7 @@ def _untrained_with_head(run: Run, report: Report) -> tuple[PreTrainedModel | No
         return None, UntrainedStart(unavailable=str(error))
     head = initialisation.head or StartedHead()
     if not set(names_of_head(model)) <= set(head.copied):
-        return None, UntrainedStart(
-            unavailable="The student cannot start with its teacher's head, and a random head knows nothing of the task."
-        )
+        return None, UntrainedStart(unavailable=NO_HEAD_TO_START_WITH)
     layers = initialisation.summary or _CHECKPOINT_SUMMARY
     return model.eval(), UntrainedStart(summary=f"{layers} The head is from the same model.")
 

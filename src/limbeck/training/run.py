@@ -24,7 +24,7 @@ from limbeck.core.progress import Tick, no_tick
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.corpus import Tokenizers
 from limbeck.corpus.batches.batch import read_batch
-from limbeck.errors import OutputError
+from limbeck.errors import ModelError, OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.methods.registry import METHODS
 from limbeck.methods.teaching import Teaching
@@ -58,7 +58,7 @@ from limbeck.training.stage import StageTraining
 from limbeck.training.stage_rows import pad_collator
 from limbeck.training.start_text import ReadBatches, read_spread_rows, reader_of
 from limbeck.training.student_folder import save_student
-from limbeck.training.student_maker import StudentMaker
+from limbeck.training.student_maker import NO_HEAD_TO_START_WITH, StudentMaker
 from limbeck.training.teacher_records import describe_source, describe_teachers
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
@@ -318,11 +318,18 @@ class Run:
             head: The head that it gets, from its teacher where shapes allow. None where only its sentence vectors are
                 compared.
             tick: Receives the progress of a start that takes long.
+
+        Raises:
+            ModelError: if it cannot start with that head, or a model cannot be loaded.
         """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
         plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
         beat_and_tick = self.heartbeat.with_beats(tick)
-        model, initialisation = self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick).make()
+        maker = self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick)
+        # A fit takes minutes, so a start that would lack its head is refused before it.
+        if head is not None and not maker.may_copy_head():
+            raise ModelError(NO_HEAD_TO_START_WITH)
+        model, initialisation = maker.make()
         reason = missing_fit(plan, trained_tokens=tokens)
         if reason:
             initialisation.summary += f" {reason}"

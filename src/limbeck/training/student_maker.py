@@ -17,6 +17,7 @@ from limbeck.models import families, heads, students
 from limbeck.models.loading import load_model
 from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_embeddings import embedding_mode
 from limbeck.models.start_head import names_of_head
 from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
@@ -37,6 +38,7 @@ from limbeck.training.untrained import (
 
 LoadTeacher = Callable[..., PreTrainedModel]
 """Loads the whole teacher, with all of its layers; keywords as in `load_model`."""
+NO_HEAD_TO_START_WITH = "The student cannot start with its teacher's head, and a random head knows nothing of the task."
 
 
 @dataclass(frozen=True)
@@ -166,21 +168,12 @@ class StudentMaker:
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student and give it its start; see `make_student`."""
-        # A student starts from its teacher, which is known to have a head if one of the stages reads its scores, or
-        # from another model, which has the head that its configuration names.
-        if self.plan.spec.initialise.from_ is None:
-            heads_of_source = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
-        else:
-            heads_of_source = {heads.head_of(self.source.config)}
-        head_of_source = None
-        if self.head in heads_of_source:
-            head_of_source = self.head
         student, initialisation = make_student(
             self.plan,
             self.load_teacher,
             seed=self.seed,
             head=self.head,
-            teacher_head=head_of_source,
+            teacher_head=self._head_of_source(),
             read_batches=self.read_batches,
             tokenizers=self.tokenizers,
             tick=self.tick,
@@ -191,6 +184,18 @@ class StudentMaker:
                 sentence = f"{clause[:1].upper()}{clause[1:]}."
                 initialisation.summary += f" {sentence}"
         return student, initialisation
+
+    def may_copy_head(self) -> bool:
+        """Whether the student may start with the head of its source, by what is known before any model is loaded."""
+        start = self.plan.spec.initialise
+        # What a checkpoint holds is known once it is loaded. A model that cannot be loaded has an error of its own.
+        if start.checkpoint is not None or not self.source.is_known_model:
+            return True
+        student_shape = self.plan.shape
+        source_shape = self.source.shape
+        if self._head_of_source() is None or student_shape.hidden != source_shape.hidden:
+            return False
+        return embedding_mode(start.embeddings, student_shape, source_shape) != "random"
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
         """Give values to parameters that no stage trained, as `student.untrained` says, and list them.
@@ -235,6 +240,18 @@ class StudentMaker:
             # Records have the field only where a checkpoint gave the pooler.
             untrained.from_checkpoint = pooler.names
         return pooler.student, untrained
+
+    def _head_of_source(self) -> heads.Head | None:
+        """Return the student's head where its source is known to have it too; else None."""
+        # A student starts from its teacher, which is known to have a head if one of the stages reads its scores, or
+        # from another model, which has the head that its configuration names.
+        if self.plan.spec.initialise.from_ is None:
+            heads_of_source = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        else:
+            heads_of_source = {heads.head_of(self.source.config)}
+        if self.head in heads_of_source:
+            return self.head
+        return None
 
     def _add_pooler(self, student: PreTrainedModel) -> _AddedPooler:
         """Add a pooler, which is a layer behind the first token, if the student's architecture has one.
