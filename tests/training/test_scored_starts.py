@@ -8,10 +8,11 @@ from rich.console import Console
 
 import limbeck
 from limbeck.core.records import RunEvaluation
+from limbeck.errors import ModelError
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.start_head import names_of_head
 from limbeck.recipe import chosen_models
-from limbeck.training import student_maker
+from limbeck.training import distil, student_maker
 from tests.support.methods import tiny_run, write_queries, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.mrpc_recipe import mrpc_recipe
@@ -122,6 +123,18 @@ def test_no_start_is_made_where_no_rows_are_held_out_to_score(tmp_path):
     made["corpus"]["held_out"] = 0
     evaluation, table, _ = evaluation_of(made, tmp_path / "run", evaluation={"speed": False})
     assert evaluation.start is None and "untrained start" not in table
+
+
+def test_a_measurement_of_0_steps_that_fails_leaves_the_record_of_the_saved_student(recipe, tmp_path, monkeypatch):
+    def fail(*_):
+        raise ModelError("The model cannot be measured.")
+
+    monkeypatch.setattr(distil, "evaluate_student", fail)
+    with pytest.raises(ModelError, match="cannot be measured"):
+        limbeck.distill(recipe | {"output": str(tmp_path / "run")}, steps=0)
+    record = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert record["status"] == "failed" and record["problem"] == "The model cannot be measured."
+    assert (tmp_path / "run" / "student").is_dir()
 
 
 def test_a_student_of_0_steps_keeps_its_teachers_head_and_is_scored(recipe, tmp_path):

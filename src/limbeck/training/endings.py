@@ -24,7 +24,7 @@ _OUT_OF_MEMORY = (
 def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
     """Run the block, and note in the run's record how it ended if it raises.
 
-    A mistake in what was asked, by which nothing was trained, leaves the record as it was before the block.
+    A mistake in what was asked, before anything was trained or measured, leaves the record as it was before the block.
 
     Args:
         record: The run's record.

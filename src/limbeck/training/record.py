@@ -66,8 +66,8 @@ class RunRecord:
 
     @property
     def has_trained(self) -> bool:
-        """Whether this process has begun to train."""
-        return "training" in self._begun
+        """Whether this process has begun to train, or to measure a student: one of 0 steps has no training."""
+        return bool({"training", "evaluation"} & self._begun)
 
     def withdraw(self) -> None:
         """Put back the record and the heartbeat that an earlier process left; remove them where it left none."""
