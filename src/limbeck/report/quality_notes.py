@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from limbeck.core.blocks import NOTHING, counted, counted_rows, rounded
-from limbeck.core.intervals import ends_of
+from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -211,20 +211,26 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield a note where the student is worse than the untrained start, or not clearly better."""
-    figures = list(_student_and_start(evaluation))
-    if any(figure.student < figure.start and not figure.is_second for figure in figures):
-        yield (
-            "The student is worse than the untrained start: train more steps, or start from the teacher's "
-            "layers, for example by giving the student's shape as a number of layers."
-        )
-        return
-    small_gains = [
-        f"the student's {figure.name} ({rounded(figure.student, 3)}) is not clearly above the untrained start's "
-        f"({rounded(figure.start, 3)})"
-        for figure in figures
-        if figure.start >= figure.lowest
-    ]
+    """Yield notes on the figures by which the student is worse than the untrained start, or not clearly better."""
+    worse = []
+    small_gains = []
+    for figure in _student_and_start(evaluation):
+        student = f"the student's {figure.name} ({rounded(figure.student, 3)})"
+        start = f"the untrained start's ({rounded(figure.start, 3)})"
+        lowest, highest = figure.interval
+        if figure.start > highest and not figure.is_second:
+            worse.append(f"{student} is below {start}")
+        elif figure.start >= lowest:
+            small_gains.append(f"{student} is not clearly above {start}")
+
+    if worse:
+        advice = "Train more steps"
+        # An untrained start that was scored by the head of a task has layers of the teacher already.
+        if not _has_scored_start(evaluation):
+            advice += (
+                ", or start from the teacher's layers, for example by giving the student's shape as a number of layers"
+            )
+        yield f"The student is worse than the untrained start: {'; '.join(worse)}. {advice}."
     if small_gains:
         yield f"The training changed little: {'; '.join(small_gains)}. Train more steps."
 
@@ -243,14 +249,14 @@ class _StudentAndStart(NamedTuple):
         name: Name of the figure.
         student: The student's value.
         start: The untrained start's value.
-        lowest: The lower end of the 95 % interval of the student's value; the value itself where there is no interval.
+        interval: The 95 % interval of the student's value; the value as both ends where there is no interval.
         is_second: Whether another figure of the same rows counts more.
     """
 
     name: str
     student: float
     start: float
-    lowest: float
+    interval: Interval
     is_second: bool = False
 
 
@@ -265,31 +271,32 @@ def _student_and_start(evaluation: RunEvaluation) -> Iterator[_StudentAndStart]:
         start = scores.start.get(scores.metric)
         if student is not None and start is not None:
             name = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
-            yield _StudentAndStart(name, student, start, _lowest(student, scores.intervals.get(scores.metric)))
+            interval = _interval_around(student, scores.intervals.get(scores.metric))
+            yield _StudentAndStart(name, student, start, interval)
 
     task = evaluation.task or TaskFigures()
     if task.agreement is not None and task.start_agreement is not None:
         name = "agreement with the teacher on held-out rows"
-        interval = interval_of_share(task.agreement, task.agreement_metric or task.metric, task.task, task.rows)
-        yield _StudentAndStart(name, task.agreement, task.start_agreement, _lowest(task.agreement, interval))
+        share = interval_of_share(task.agreement, task.agreement_metric or task.metric, task.task, task.rows)
+        interval = _interval_around(task.agreement, share)
+        yield _StudentAndStart(name, task.agreement, task.start_agreement, interval)
     start = task.start.get(task.metric or "")
     if task.metric is not None and task.student is not None and start is not None:
         name = f"{metric_name(task.metric)} on held-out rows"
-        interval = interval_of_share(task.student, task.metric, task.task, task.rows)
-        lowest = _lowest(task.student, interval)
-        yield _StudentAndStart(name, task.student, start, lowest, is_second=task.agreement is not None)
+        share = interval_of_share(task.student, task.metric, task.task, task.rows)
+        interval = _interval_around(task.student, share)
+        yield _StudentAndStart(name, task.student, start, interval, is_second=task.agreement is not None)
 
     retrieval = evaluation.student.retrieval or Retrieval()
     start_retrieval = Retrieval() if evaluation.start is None else evaluation.start.retrieval or Retrieval()
     if retrieval.mrr_at_10 is not None and start_retrieval.mrr_at_10 is not None:
-        lowest = _lowest(retrieval.mrr_at_10, retrieval.interval)
-        yield _StudentAndStart("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, lowest)
+        interval = _interval_around(retrieval.mrr_at_10, retrieval.interval)
+        yield _StudentAndStart("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, interval)
 
 
-def _lowest(value: float, interval: Sequence[float | None] | None) -> float:
-    """Return the lower end of the interval of a value; the value itself where there is none."""
-    ends = ends_of(interval)
-    return value if ends is None else ends[0]
+def _interval_around(value: float, interval: Sequence[float | None] | None) -> Interval:
+    """Return the interval of a value; the value as both ends where there is none."""
+    return ends_of(interval) or (value, value)
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
