@@ -87,6 +87,16 @@ def test_a_head_that_is_not_the_teachers_gives_no_start(recipe, tmp_path, studen
     assert "untrained start |" not in table and NO_START in table
 
 
+@pytest.mark.usefixtures("no_start_is_made")
+def test_a_teacher_without_the_head_gives_no_start(recipe, tmp_path):
+    teacher = {"model": str(make_teacher(tmp_path))}
+    # It learns from labels and hidden states alone.
+    method = {"name": "bert_pkd", "soft_label_share": 0.0, "mapping": "uniform"}
+    stages = [recipe["stages"][0] | {"method": method}]
+    evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", teacher=teacher, stages=stages)
+    assert not evaluation.development[0].start and NO_START in table
+
+
 def test_a_student_is_compared_with_the_checkpoint_that_it_starts_from(recipe, tmp_path):
     limbeck.distill(recipe | {"output": str(tmp_path / "first")})
     student = {"shape": 2, "dropout": 0.0, "initialise": {"checkpoint": str(tmp_path / "first" / "student")}}
