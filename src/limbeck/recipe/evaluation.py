@@ -34,8 +34,9 @@ class EvaluationSpec(Grown):
     retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
     """Largest pool of the retrieval; default: 2,000. It grows from 500 until the teacher's MRR@10 is 0.9 or less."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
-    """Time for all latency measurements together. Each batch size gets five passes of both models at least. From the
-    second one on, it is left out if these would take more than a minute, and more than five times this setting."""
+    """Time for all latency measurements together. Each batch size gets at least five passes of both models.
+    limbeck leaves out a further batch size if its passes would take more than a minute and more than five times this
+    setting."""
     tasks: list[Name] | None = None
     """Tasks to score a student with a task's head on; default: the development rows of its last labelled stage."""
     data: Place | None = None
