@@ -9,7 +9,7 @@ import numpy as np
 
 from limbeck.core import paths
 from limbeck.core.progress import Count, part_of
-from limbeck.errors import ModelError
+from limbeck.errors import LimbeckError, ModelError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import (
     FINE_TUNED,
@@ -275,7 +275,7 @@ def _shares_of_scoring(
         split = select_split(prepared.task, prepared.rows)
         if ready.cell in best_epochs and split is not None:
             training_cost += epochs * prepared.count_tokens(split)
-        scoring_costs.append(sum(prepared.count_tokens(split) for split in prepared.rows))
+        scoring_costs.append(_count_tokens_to_score(prepared))
 
     done = training_cost
     total = max(training_cost + sum(scoring_costs), 1)
@@ -286,6 +286,14 @@ def _shares_of_scoring(
         done += cost
         ends[ready.cell] = done / total
     return begins, ends
+
+
+def _count_tokens_to_score(prepared: PreparedTask) -> int:
+    """Count the tokens of all splits of a task; 0 where they cannot be read, which fails the cell when it is scored."""
+    try:
+        return sum(prepared.count_tokens(split) for split in prepared.rows)
+    except (OSError, LimbeckError):
+        return 0
 
 
 def _best_epoch(ready: ReadyCell, tuner: FineTuner) -> BestEpoch | None:
