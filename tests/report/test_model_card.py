@@ -210,7 +210,7 @@ def test_development_rows_are_told_apart_from_what_was_held_out_and_skipped(tmp_
     scores = {"task": "development", "stage": "one", "split": "dev.tsv", "rows": 150, "student": {"accuracy": 0.9}}
     for recipe, evaluation in (
         ({"corpus": {"development": ["dev.tsv"]}, "stages": [{}]}, {}),
-        ({}, {"development": [scores]}),
+        ({"stages": [{"name": "one"}]}, {"development": [scores]}),
     ):
         text = text_of_card(run_record(corpus=corpus, recipe=recipe, evaluation=evaluation), tmp_path)
         assert "150 development rows, which were not trained on" in text and "held out from training" not in text
