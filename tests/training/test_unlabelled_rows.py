@@ -201,7 +201,16 @@ def test_a_labelled_corpus_without_its_labels_names_the_way_out(tmp_path):
         )
 
 
-def test_a_method_on_plain_text_names_the_task_of_its_teacher(tmp_path):
+def test_a_method_on_plain_text_takes_the_task_of_its_teacher(tmp_path):
     teacher = make_teacher(tmp_path, head="classification", num_labels=3)
-    with pytest.raises(RecipeError, match="for text without labels, {kind: classification, labelled: false}"):
-        limbeck.distill(teacher=teacher, student=2, corpus=TEXTS, method="distilbert", output=tmp_path / "x")
+    result = limbeck.distill(
+        teacher=teacher,
+        student=2,
+        corpus=TEXTS,
+        method="distilbert",
+        steps=1,
+        evaluation={"enabled": False},
+        output=tmp_path / "x",
+    )
+    task = result.record["recipe"]["corpus"]["task"]
+    assert (task["kind"], task["labelled"]) == ("classification", False)
