@@ -98,20 +98,22 @@ def test_a_speedup_that_is_not_that_of_the_medians_is_told(rows):
 
 
 @pytest.mark.parametrize(
-    ("names", "ratio", "note"),
+    ("names", "ratio", "is_busy", "note"),
     [
-        (("2x24", "1x24"), 4.64, "it was 4.64x as fast as the first model, but the shapes of the two give about 2x"),
-        (
-            ("1x24", "2x24"),
-            1 / 4.64,
-            "it was 4.64x as slow as the first model, but the shapes of the two give about 2x",
-        ),
-        (("2x24", "1x24"), 2.9, None),
-        (("1x24", "2x24"), 1 / 2.9, None),
+        (("2x24", "1x24"), 4.64, False, "it was 4.64x as fast"),
+        (("1x24", "2x24"), 1 / 4.64, False, "it was 4.64x as slow"),
+        (("2x24", "1x24"), 2.9, False, None),
+        (("1x24", "2x24"), 1 / 2.9, False, None),
+        # Times that spread widely say less.
+        (("2x24", "1x24"), 2.9, True, "it was 2.9x as fast"),
+        (("2x24", "1x24"), 2.1, True, None),
     ],
-)
-def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, note, monkeypatch):
+)  # fmt: skip
+def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, is_busy, note, monkeypatch):
     monkeypatch.setattr("limbeck.benchmark.model.speedup", lambda first, other: 1.0 if first is other else ratio)
+    monkeypatch.setattr("limbeck.core.timing.is_unsteady", lambda p10, p90: is_busy)
+    if note is not None:
+        note += " as the first model, but the shapes of the two give about 2x"
     first, second = measure_models(names, device=CPU, batch_sizes=[3], lengths=[8], seconds=0.01)
     assert (first["speedup"], first["note"]) == (1, None)
     console = Console(width=300, record=True, file=io.StringIO())

@@ -165,11 +165,14 @@ def measure_models(
             tell=tell_rounds(progress, f"{batch} x {length} tokens"),
         )
         times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
+        spread_of_model = {name: summarise(times_of_model) for name, times_of_model in times.items()}
         for name, times_of_model in times.items():
             size, forward = sizes[name]
-            spread = summarise(times_of_model)
+            spread = spread_of_model[name]
+            both = (spread_of_model[names[0]], spread)
+            is_busy = any(timing.is_unsteady(one["p10_ms"], one["p90_ms"]) for one in both)
             ratio = speedup(times[names[0]], times_of_model)
-            note = _note_on_shapes(ratio, work_ratios[name])
+            note = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
             row = {
                 "model": name,
                 **size,
@@ -209,12 +212,13 @@ def _work_ratios(first: nn.Module, other: nn.Module, token_ids: Tensor) -> _Work
     return _WorkRatios(faster, slower)
 
 
-def _note_on_shapes(ratio: float, work_ratios: _WorkRatios) -> str:
+def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, *, is_busy: bool) -> str:
     """Return the reason for which a speedup is left out, as the shapes cannot give it; empty where they can.
 
     Args:
         ratio: How many times as fast as the first model the other one was.
         work_ratios: Of the two models.
+        is_busy: Whether the times of one of the two spread widely.
     """
     factor = ratio
     most = work_ratios.faster
@@ -223,7 +227,7 @@ def _note_on_shapes(ratio: float, work_ratios: _WorkRatios) -> str:
         factor = 1 / ratio
         most = work_ratios.slower
         word = "slow"
-    if not timing.is_beyond_shapes(factor, most):
+    if not timing.is_beyond_shapes(factor, most, is_busy=is_busy):
         return ""
     return (
         f"it was {factor:.3g}x as {word} as the first model, but the shapes of the two give about {most:.3g}x at most. "

@@ -58,7 +58,9 @@ def number(value: float | None, digits: int = 0) -> Cell:
 
 def counted(count: float, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`, `2 queries`."""
-    return f"{count:,.0f} {noun if count == 1 else plural(noun)}"
+    if count != 1:
+        noun = plural(noun)
+    return f"{count:,.0f} {noun}"
 
 
 def plural(noun: str) -> str:
@@ -165,7 +167,9 @@ def duration(seconds: float, *, longest: float | None = None) -> str:
         return f"{seconds:.0f} s"
     if deciding < 7200:
         minutes = seconds / 60
-        digits = 1 if longest is not None and minutes < 10 else 0
+        digits = 0
+        if longest is not None and minutes < 10:
+            digits = 1
         text = f"{minutes:.{digits}f} min"
     else:
         text = f"{seconds / 3600:.1f} h"

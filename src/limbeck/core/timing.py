@@ -27,6 +27,9 @@ _MOST_APART = 1.1
 
 On an idle machine they are within 2 percent.
 """
+_UNSTEADY = 1.5
+"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
+machine."""
 _MOST_BEYOND_SHAPES = 1.5
 """How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor.
 
@@ -147,6 +150,18 @@ def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> dict[str, float
 def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     """Return the speedup of `other` over `first`: the median over rounds of first / other."""
     return float(np.median(np.asarray(first) / np.asarray(other)))
+
+
+def is_unsteady(p10_ms: float | None, p90_ms: float | None) -> bool:
+    """Return whether the machine was busy, since the times of a model spread widely; False where they are not known.
+
+    Args:
+        p10_ms: The 10th percentile of the times.
+        p90_ms: The 90th percentile.
+    """
+    if p10_ms is None or p90_ms is None:
+        return False
+    return p90_ms > _UNSTEADY * p10_ms
 
 
 def is_beyond_shapes(ratio: float | None, shape_ratio: float | None, *, is_busy: bool = False) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from limbeck.models.families import base_model
+from limbeck.models.families import Shape, base_model
+from limbeck.models.start_embeddings import embedding_mode
 from limbeck.models.start_step import Start, StartStep
 
 if TYPE_CHECKING:
@@ -50,6 +51,21 @@ def copy_head(student: PreTrainedModel, source: PreTrainedModel) -> list[str]:
         parameter.copy_(value)
         copied_names.append(_name_in_record(student, name))
     return copied_names
+
+
+def may_take_head(student: Shape, source: Shape, embeddings: str) -> bool:
+    """Return whether a student may start with the head of a source, by what is known before the two are loaded.
+
+    A head reads states of the source's width, and says nothing of the words of random embeddings.
+
+    Args:
+        student: The student's shape.
+        source: The source's shape.
+        embeddings: Where the student's embeddings are from, as in a recipe.
+    """
+    if student.hidden != source.hidden:
+        return False
+    return embedding_mode(embeddings, student, source) != "random"
 
 
 def names_of_head(model: PreTrainedModel) -> list[str]:

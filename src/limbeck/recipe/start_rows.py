@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from limbeck.core.kinds import kind_of
 from limbeck.errors import LimbeckError
 from limbeck.models.heads import head_of
-from limbeck.models.start_embeddings import embedding_mode
+from limbeck.models.start_head import may_take_head
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StagePlan
@@ -69,6 +69,4 @@ def _copies_head(student: StudentPlan, teacher: TeacherInfo) -> bool:
     """Return whether a student copies what the teacher's head reads, in the same width."""
     start = student.spec.initialise
     copies_layers = student.source is teacher and start.checkpoint is None and start.layers != "random"
-    if not copies_layers or student.shape.hidden != teacher.shape.hidden:
-        return False
-    return embedding_mode(start.embeddings, student.shape, teacher.shape) != "random"
+    return copies_layers and may_take_head(student.shape, teacher.shape, start.embeddings)

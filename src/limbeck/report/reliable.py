@@ -26,9 +26,6 @@ RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 """Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 WEAK = 0.2
 """A teacher with less has a weak score, such as an F1 or a correlation."""
-_UNSTEADY = 1.5
-"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
-machine."""
 
 
 def is_reliable_retrieval(teacher: Retrieval | None, metric: str) -> bool:
@@ -275,9 +272,4 @@ def has_doubtful_times(batch: BatchLatency) -> bool:
 
 def is_unsteady(batch: BatchLatency) -> bool:
     """Return whether the machine was busy, since the times of a model spread widely."""
-    for times in (batch.teacher, batch.student):
-        if times.p10_ms is None or times.p90_ms is None:
-            continue
-        if times.p90_ms > _UNSTEADY * times.p10_ms:
-            return True
-    return False
+    return any(timing.is_unsteady(times.p10_ms, times.p90_ms) for times in (batch.teacher, batch.student))

@@ -17,8 +17,7 @@ from limbeck.models import families, heads, students
 from limbeck.models.loading import load_model
 from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
-from limbeck.models.start_embeddings import embedding_mode
-from limbeck.models.start_head import names_of_head
+from limbeck.models.start_head import may_take_head, names_of_head
 from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
 from limbeck.models.token_pieces import pieces_of_tokens
@@ -191,11 +190,9 @@ class StudentMaker:
         # What a checkpoint holds is known once it is loaded. A model that cannot be loaded has an error of its own.
         if start.checkpoint is not None or not self.source.is_known_model:
             return True
-        student_shape = self.plan.shape
-        source_shape = self.source.shape
-        if self._head_of_source() is None or student_shape.hidden != source_shape.hidden:
+        if self._head_of_source() is None:
             return False
-        return embedding_mode(start.embeddings, student_shape, source_shape) != "random"
+        return may_take_head(self.plan.shape, self.source.shape, start.embeddings)
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
         """Give values to parameters that no stage trained, as `student.untrained` says, and list them.
