@@ -12,15 +12,15 @@ DATA has `SST-2` and `MRPC` of GLUE. A row is added as soon as it is measured; a
 
 from __future__ import annotations
 
-import argparse
 import csv
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from embedding_ablation import TEACHER, add_row, find, read_rows, read_table
-from harness import made_with, table
+from harness import made_with, run_script, table
 
 RESULTS = Path(__file__).parent / "results" / "chosen_rates.jsonl"
 RATES = (2e-5, 1e-4, 3e-4)
@@ -112,29 +112,18 @@ def measure(data: Path, work: Path, minutes: float) -> None:
                 add_row(row | found | made_with(), RESULTS)
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with SST-2 and MRPC")
-    parser.add_argument("--work", type=Path, help="folder for models")
-    parser.add_argument("--minutes", type=float, default=120.0, help="begin no student after so many")
-    parser.add_argument("--table", action="store_true", help="print the rows as a table")
-    arguments = parser.parse_args()
-    if arguments.table:
-        lines = []
-        for row in read_rows(RESULTS):
-            cells = []
-            for name in ("choice", "reported"):
-                low, high = row[name]["interval"]
-                cells.append(f"{row[name]['accuracy']:.1f} ({low:.1f} to {high:.1f})")
-            rate = f"{row['rate']:g}" if row["rate"] else ""
-            lines.append([f"{row['task']}, {row['model']}", rate, row["seed"] or "", *cells])
-        print(table(["model", "rate", "seed", "accuracy to choose by", "accuracy reported"], lines))
-    elif arguments.data is None or arguments.work is None:
-        parser.error("a measurement needs --data and --work")
-    else:
-        measure(arguments.data, arguments.work, arguments.minutes)
+def tables() -> Iterator[str]:
+    """Go through the one table of the rows."""
+    lines = []
+    for row in read_rows(RESULTS):
+        cells = []
+        for name in ("choice", "reported"):
+            low, high = row[name]["interval"]
+            cells.append(f"{row[name]['accuracy']:.1f} ({low:.1f} to {high:.1f})")
+        rate = f"{row['rate']:g}" if row["rate"] else ""
+        lines.append([f"{row['task']}, {row['model']}", rate, row["seed"] or "", *cells])
+    yield table(["model", "rate", "seed", "accuracy to choose by", "accuracy reported"], lines)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__ or "", "SST-2 and MRPC", measure, tables)

@@ -6,10 +6,11 @@ order in every other round, and only ratios of one round are worth comparing bet
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,29 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(headings) + " |", "|---|" + "---:|" * (len(headings) - 1)]
     lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def run_script(
+    description: str, data: str, measure: Callable[[Path, Path, float], None], tables: Callable[[], Iterator[str]]
+) -> None:
+    """Read the command line of a script whose measurement goes on where it was stopped, and do what it asks for.
+
+    Args:
+        description: What the script is for.
+        data: The data sets that it reads, in words.
+        measure: Measures what has no row: receives the folder of data, that of its runs, and for how many minutes it
+            may begin further work.
+        tables: Goes through the tables of the rows.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help=f"folder with {data}")
+    parser.add_argument("--work", type=Path, help="folder for runs")
+    parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing after so many")
+    parser.add_argument("--table", action="store_true", help="print the rows as tables")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print("\n\n".join(tables()))
+    elif arguments.data is None or arguments.work is None:
+        parser.error("a measurement needs --data and --work")
+    else:
+        measure(arguments.data, arguments.work, arguments.minutes)

@@ -22,7 +22,6 @@ stopped run goes on where it was.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from budgets import BOTH, Scores, Texts
 from embedding_ablation import TEACHER, add_row, load_encoder, read_rows
-from harness import made_with, table
+from harness import made_with, run_script, table
 from own_figures import Student, correlation
 
 RESULTS = Path(__file__).parent / "results" / "mapping_judges.jsonl"
@@ -47,6 +46,8 @@ TWICE = ((1, 2, 6), (1, 4, 6), (2, 4, 6), (4, 5, 6))
 LONG_STEPS = 1_000
 PROXY_STEPS = (50, 150, 500)
 PROXY_SHARE = 0.1
+FEWEST_JUDGED = 5
+"""Fewest mappings with all rows whose order a correlation can tell something of."""
 TOGETHER = 4
 """Mappings that train side by side."""
 FIT_TOKENS = 50_000
@@ -160,6 +161,11 @@ class Measurement:
         return [mapping for mapping in mappings if mapping not in measured]
 
 
+def measure(data: Path, work: Path, minutes: float) -> None:
+    """Measure what has no row."""
+    Measurement(data, work, minutes).measure()
+
+
 def name_of(mapping: Sequence[int]) -> str:
     """A name of files."""
     return "-".join(str(layer) for layer in mapping)
@@ -211,8 +217,16 @@ def seconds_of_judges() -> dict[str, float]:
 
 
 def tables() -> Iterator[str]:
-    """Go through the tables: the mappings, and the judges."""
+    """Go through the tables: the mappings, and the judges.
+
+    Raises:
+        SystemExit: if too few mappings have all rows.
+    """
     rows = judged()
+    if len(rows) < FEWEST_JUDGED:
+        raise SystemExit(
+            f"{len(rows)} mappings have rows of all kinds, and the tables need {FEWEST_JUDGED}: measure them first."
+        )
     second_seeds = [f"{outcome}, seed 2" for outcome in OUTCOMES]
     lines = []
     for row in sorted(rows, key=lambda row: row["sick"], reverse=True):
@@ -232,21 +246,5 @@ def tables() -> Iterator[str]:
     yield table(["judge", "seconds", *(f"Spearman with {outcome}" for outcome in OUTCOMES)], lines)
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with wikipedia-en, tatoeba, SICK and SQuAD")
-    parser.add_argument("--work", type=Path, help="folder for text and students")
-    parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing after so many")
-    parser.add_argument("--table", action="store_true", help="print the rows as tables")
-    arguments = parser.parse_args()
-    if arguments.table:
-        print("\n\n".join(tables()))
-    elif arguments.data is None or arguments.work is None:
-        parser.error("a measurement needs --data and --work")
-    else:
-        Measurement(arguments.data, arguments.work, arguments.minutes).measure()
-
-
 if __name__ == "__main__":
-    main()
+    run_script(__doc__ or "", "wikipedia-en, tatoeba, SICK and SQuAD", measure, tables)
