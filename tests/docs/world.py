@@ -96,7 +96,7 @@ def _write_rows(folder: Path) -> None:
             (folder / name).write_text(TAGS * (number + 2))
         ending = "" if split == "train" else f"-{split}"
         stars = [(text, row.label) for text, row in zip(texts, rows, strict=True)]
-        write_table(folder / f"reviews{ending}.tsv", ("text", "stars"), stars)
+        write_table(folder / f"reviews{ending}.tsv", ("review", "stars"), stars)
         topics = [["sport"], ["money"], ["sport", "money"], []]
         _write_lines(
             folder / f"topics{ending}.jsonl", ({"text": t, "topics": topics[n % 4]} for n, t in enumerate(texts))
