@@ -1,4 +1,4 @@
-"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and `embedding.svg`.
+"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and two of results.
 
 python docs/pictures/results.py
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ TRAINED = {"limbeck: vectors and layers": "3 layers", "sentence-transformers": "
 """Tools with students of `embedding_students.py` in the picture, and the beginning of their names there."""
 SICK_ROWS = 4927
 """Pairs of SICK's test split."""
+SICK = "SICK, Spearman × 100"
 
 
 def models() -> list[MeasuredModel]:
@@ -54,6 +55,9 @@ def other_students() -> Iterator[tuple[str, float]]:
     for row in _rows("embedding_students.jsonl"):
         if row["shape"] == "3x384" and row["tool"] in TRAINED:
             yield f"{TRAINED[row['tool']]}, {row['seconds'] / 60:.0f} minutes", row["sick"]
+    for row in _rows("budgets.jsonl"):
+        if row["part"] == "best" and row["seed"] == 1:
+            yield f"3 layers, {row['tokens'] / 1e6:.1f} M tokens", row["sick"]["value"] / 100
 
 
 def figure() -> Figure:
@@ -62,7 +66,7 @@ def figure() -> Figure:
     threads = content["hardware"]["threads"]
     cores = "a CPU core" if threads == 1 else f"{threads} CPU cores"
     x = f"latency, ms (one text of {content['tokens']} tokens, {cores})"
-    [figure] = quality_against_latency(models(), "SICK, Spearman × 100", x, front=False)
+    [figure] = quality_against_latency(models(), SICK, x, front=False)
     return figure
 
 
@@ -96,6 +100,31 @@ def embedding_figure() -> Figure:
     return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
 
 
+def sizes_figure() -> Figure:
+    """Quality of students of other sizes against their latency, after as many steps, beside the teacher.
+
+    Each was timed in turns with the teacher, so that a share of its latency holds where milliseconds would not.
+    """
+    measured = []
+    for row in _rows("budgets.jsonl"):
+        name = "the teacher, 6x384" if row["part"] == "teacher" else row["student"]
+        if row["part"] in ("teacher", "sizes") and row["seed"] <= 1:
+            low, high = row["sick"]["interval"]
+            share = 100 / row["times_as_fast"]
+            measured.append(MeasuredModel(name, row["sick"]["value"], (low, high), share))
+    x = "latency, % of the teacher's (one text of 128 tokens)"
+    [figure] = quality_against_latency(measured, SICK, x, front=False)
+    return figure
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "results": figure,
+    "embedding": embedding_figure,
+    "sizes": sizes_figure,
+}
+"""The pictures by the names of their files."""
+
+
 def _read(name: str) -> str:
     return (RESULTS / name).read_text(encoding="utf-8")
 
@@ -111,5 +140,5 @@ def svg(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
-    for name, drawn in (("results", figure()), ("embedding", embedding_figure())):
-        (HERE / f"{name}.svg").write_text(svg(drawn), encoding="utf-8")
+    for name, draw in PICTURES.items():
+        (HERE / f"{name}.svg").write_text(svg(draw()), encoding="utf-8")

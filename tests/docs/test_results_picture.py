@@ -17,23 +17,20 @@ def picture():
     return script("docs/pictures/results.py")
 
 
-def figure_of(picture, name):
-    return picture.figure() if name == "results" else picture.embedding_figure()
-
-
 @pytest.mark.parametrize(("page", "target"), [("README.md", "docs/pictures/results.svg"),
                                               ("docs/index.md", "pictures/results.svg"),
-                                              ("docs/results/embedding.md", "../pictures/embedding.svg")])  # fmt: skip
+                                              ("docs/results/embedding.md", "../pictures/embedding.svg"),
+                                              ("docs/results/budgets.md", "../pictures/sizes.svg")])  # fmt: skip
 def test_the_text_says_the_points(picture, page, target):
     name = target.split("/")[-1].removesuffix(".svg")
-    assert {file: text for text, file in Page(page).picture_texts}[target] == figure_of(picture, name).description
+    assert {file: text for text, file in Page(page).picture_texts}[target] == picture.PICTURES[name]().description
 
 
-@pytest.mark.parametrize("name", ["results", "embedding"])
+@pytest.mark.parametrize("name", ["results", "embedding", "sizes"])
 def test_the_file_is_of_todays_rows(picture, name):
     saved = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     words = re.compile("<text[^>]*>([^<]+)<")
-    made = picture.svg(figure_of(picture, name))
+    made = picture.svg(picture.PICTURES[name]())
     assert words.findall(saved) == words.findall(made), "run: python docs/pictures/results.py"
 
 
