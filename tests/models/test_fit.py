@@ -231,6 +231,27 @@ def test_a_fit_is_the_same_again_and_leaves_teacher_and_random_state_alone():
         assert torch.equal(tensor, before[name]), name
 
 
+@pytest.mark.parametrize(("most_bytes", "passes"), [(2**30, 2), (0, 4)])
+def test_the_teacher_reads_each_text_once_where_its_states_are_small(monkeypatch, most_bytes, passes):
+    teacher = tiny.tiny_model("bert").double()
+    batches = batches_of("bert")
+    expected, _ = start_student(teacher, batches, fit={})
+    monkeypatch.setattr("limbeck.models.start_fit._MOST_KEPT_BYTES", most_bytes)
+    reads = []
+    read_text = start.read_text
+
+    def counting_reader(source, reader_of_batches):
+        read = read_text(source, reader_of_batches)
+        return lambda *args, **options: reads.append(options) or read(*args, **options)
+
+    monkeypatch.setattr(start, "read_text", counting_reader)
+    student, _ = start_student(teacher, batches, fit={})
+    # The text and the held-out text once each; or in every pass: twice for the layers above the first, which needs no fit.
+    assert len(reads) == passes
+    for name, weight in student.state_dict().items():
+        torch.testing.assert_close(weight, expected.state_dict()[name], rtol=0, atol=0)
+
+
 def test_padding_takes_no_part():
     """Wider padding changes the rounding of a forward, and nothing else."""
     teacher = tiny.tiny_model("bert").double()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from limbeck.models.fit_options import FitOptions
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.start_step import SourceText, Start, StartSettings, StartStep
 from limbeck.models.streams import StreamKey
+from limbeck.models.tap_points import StopForward
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,6 +39,8 @@ _SMALLEST_SCALE = 1e-6
 
 _SMALLEST_VARIANCE = 1e-30
 """The variance that a target has at least, so that errors of a constant one are numbers."""
+_MOST_KEPT_BYTES = 2**30
+"""Most bytes of hidden states that a fit keeps, so that the source runs on each text once."""
 
 
 class Fit(StartStep):
@@ -92,7 +95,7 @@ class Fit(StartStep):
         if not fitted_outputs:
             # Every layer gives its target already.
             return
-        text = _Text(start, options.tokens, layers=len(fitted_outputs))
+        text = _Text(start, options.tokens, fitted_outputs)
         copied_weights = [_copied_weights(output.linear) for output in fitted_outputs]
 
         with evaluation_mode(student):
@@ -281,7 +284,10 @@ class _LayerOutput:
 
     @contextmanager
     def recording(self) -> Iterator[dict[str, Tensor]]:
-        """Yield a dictionary that keeps the tensors of the latest forward, under the names of `_Recorded`'s fields."""
+        """Yield a dictionary that keeps the tensors of the latest forward, under the names of `_Recorded`'s fields.
+
+        A forward ends with `StopForward` at the end of the layer, since nothing reads the layers above.
+        """
         tensors: dict[str, Tensor] = {}
 
         def keep_features(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
@@ -292,6 +298,7 @@ class _LayerOutput:
             tensors["output"] = hidden
             # A block that ends with the sum returns it; a norm reads it.
             tensors["sums"] = hidden if self.norm is None else arguments[0]
+            raise StopForward
 
         last_module = self.block if self.norm is None else self.norm
         handles = [self.linear.register_forward_pre_hook(keep_features), last_module.register_forward_hook(keep_output)]
@@ -353,8 +360,19 @@ class _Sums:
 
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Take in rows `[n, F + 1]` and `[n, S]`."""
-        self.products += (features.T @ torch.cat([features, targets], dim=-1)).cpu()
+        inputs = features.shape[1]
+        self.products[:, :inputs] += _gram(features).cpu()
+        self.products[:, inputs:] += (features.T @ targets).cpu()
         self.count += len(features)
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """aᵀ a of rows `[n, F]`, `[F, F]`."""
+    if rows.device.type != "cpu":
+        return rows.T @ rows
+    # numpy sees that both factors are one matrix, and computes a half of the symmetric product.
+    array = rows.numpy()
+    return torch.from_numpy(array.T @ array)
 
 
 @dataclass
@@ -452,16 +470,25 @@ def _sums_by_text(rows: Tensor, text_of_token: Tensor, texts: int) -> Tensor:
 class _Text:
     """The text of a fit, which is read in passes: the held-out text, the text once for each layer, the held-out text.
 
+    The hidden states of the source are kept between passes, unless they are too large.
+
     Args:
         start: The start, whose `tick` receives the tokens that all passes have read.
         tokens: Tokens to fit to.
-        layers: Layers that are fitted.
+        outputs: The ends of the layers that are fitted.
     """
 
-    def __init__(self, start: Start, tokens: int, *, layers: int) -> None:
+    def __init__(self, start: Start, tokens: int, outputs: Sequence[_LayerOutput]) -> None:
         self.start = start
         self._tokens = tokens
-        self._layers = layers
+        self._layers = len(outputs)
+        # Each layer's target, in float32.
+        bytes_of_token = 4 * len(outputs) * shape_of(start.source.config).hidden
+        self._streams: list[StreamKey] = []
+        if tokens * bytes_of_token <= _MOST_KEPT_BYTES:
+            self._streams = [_stream_of(output) for output in outputs]
+        # The batches of the text and of the held-out text with these streams, once they are read.
+        self._kept: dict[bool, list[SourceText]] = {}
         # Tokens of a pass over each text: about these, until one pass has counted them.
         self._tokens_to_fit = tokens
         self._tokens_held_out = math.ceil(tokens / 10)
@@ -477,14 +504,7 @@ class _Text:
         """
         self._passes += 1
         tokens_before = self._tokens_read
-        assert self.start.texts is not None
-        vocabulary_size = self.start.student.get_input_embeddings().num_embeddings
-        for batch in self.start.texts([_stream_of(output)], tokens=self._tokens, held_out=held_out):
-            if int(batch.inputs["input_ids"].max()) >= vocabulary_size:
-                raise ModelError(
-                    "The student has another vocabulary than the model that it starts from, so the two cannot read the "
-                    "same tokens; leave initialise.fit out."
-                )
+        for batch in self._batches_of_pass(output, held_out=held_out):
             yield batch
             self._tokens_read += int(batch.inputs["attention_mask"].sum())
             self._show_progress()
@@ -494,6 +514,27 @@ class _Text:
             self._tokens_held_out = tokens_of_pass
         else:
             self._tokens_to_fit = tokens_of_pass
+
+    def _batches_of_pass(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
+        """Go through kept batches, or run the source on the text."""
+        if held_out in self._kept:
+            yield from self._kept[held_out]
+            return
+        assert self.start.texts is not None
+        vocabulary_size = self.start.student.get_input_embeddings().num_embeddings
+        streams = self._streams or [_stream_of(output)]
+        read: list[SourceText] = []
+        for batch in self.start.texts(streams, tokens=self._tokens, held_out=held_out):
+            if int(batch.inputs["input_ids"].max()) >= vocabulary_size:
+                raise ModelError(
+                    "The student has another vocabulary than the model that it starts from, so the two cannot read the "
+                    "same tokens; leave initialise.fit out."
+                )
+            if self._streams:
+                read.append(batch)
+            yield batch
+        if self._streams:
+            self._kept[held_out] = read
 
     def _show_progress(self) -> None:
         """Report how many tokens of all passes are read."""
@@ -520,7 +561,8 @@ def _recorded_batches(
     """Run the student on the text, and go through its batches with what each forward showed of a layer."""
     with output.recording() as tensors:
         for batch in text.batches(output, held_out=held_out):
-            student(**batch.inputs)
+            with suppress(StopForward):
+                student(**batch.inputs)
             yield batch, _Recorded(**tensors)
 
 

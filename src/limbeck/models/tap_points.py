@@ -32,7 +32,7 @@ from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, StreamKey
 
 
 class StopForward(Exception):  # noqa: N818 - control flow, not an error
-    """Raised to leave a block when all wanted streams are recorded; caught around that block's forward."""
+    """Raised to leave a forward when all that is wanted of it is recorded; caught by the code that wants it."""
 
 
 @dataclass
