@@ -246,7 +246,7 @@ def test_the_teacher_reads_each_text_once_where_its_states_are_small(monkeypatch
 
     monkeypatch.setattr(start, "read_text", counting_reader)
     student, _ = start_student(teacher, batches, fit={})
-    # The text and the held-out text once each; or in every pass: twice for the layers above the first, which needs no fit.
+    # The text and the held-out text once each, or in every pass. The first layer needs no fit: there are two of each.
     assert len(reads) == passes
     for name, weight in student.state_dict().items():
         torch.testing.assert_close(weight, expected.state_dict()[name], rtol=0, atol=0)
