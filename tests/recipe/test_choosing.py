@@ -137,17 +137,69 @@ def test_what_is_chosen_is_told_with_its_reasons(place):
         "output": "runs/x",
         "teacher": {"model": str(teacher)},
         "student": {"shape": 2, "initialise": {"layers": "ends"}, "dropout": 0.0},
-        "corpus": {"sources": [str(place / "text.txt")], "unit": "sentence", "length": 64},
+        "corpus": {"sources": [str(place / "text.txt")], "unit": "sentence", "length": 64, "held_out": 0.05},
         "stages": 0,
         "reasons": {
             "student": "starts from layers 1, 4 of the teacher's 4, the start of the quickstart's recipe",
             "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
             "the same width, so its own vectors can replace them",
-            "corpus": "sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
+            "corpus": "cut into sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
             "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, estimated from "
             "sizes, not measured; the limit is 30 minutes, and more steps make better students",
+            "corpus.held_out": "5% of the documents, so that a small text too has enough to judge the student by; "
+            "recipes that you write hold out 1% by default",
         },
     }
+
+
+PARALLEL = {"parallel": {"en": "text.txt", "de": "text.txt"}}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "overrides", "share"),
+    [
+        (["text.txt"], [], 0.05),
+        ({"sources": ["text.txt"], "streaming": True}, [], 0.05),
+        ({"sources": [PARALLEL]}, [], 0.05),
+        ({"sources": ["text.txt"], "held_out": 0.2}, [], 0.2),
+        (["text.txt"], ["corpus.held_out=0.2"], 0.2),
+        (["text.txt"], ["corpus.task.kind=classification", "corpus.task.labelled=false"], None),
+    ],
+)
+@pytest.mark.parametrize("method", [None, "sentence_embedding"])
+def test_text_of_options_has_held_out_documents_enough(place, monkeypatch, method, corpus, overrides, share):
+    monkeypatch.chdir(place)
+    options = {"teacher": "embedding/teacher-bert", "student": 2, "corpus": corpus}
+    if method is not None:
+        options["method"] = method
+    elif isinstance(corpus, dict) and PARALLEL in corpus["sources"]:
+        pytest.skip("parallel text needs a method")
+    recipe = apply_overrides(choose_by_options(options, overrides=overrides), overrides)
+    assert recipe["corpus"].get("held_out") == share
+    assert ("corpus.held_out" in recipe["reasons"]) == (share == 0.05)
+
+
+def test_stored_vectors_hold_out_as_text_does_and_scores_as_rows_do(place):
+    options = {"student": 2, "teacher": {"targets": "v.jsonl", "vector": "v"}}
+    assert choose_by_options(options)["corpus"]["held_out"] == 0.05
+    options["teacher"] = {"targets": "v.jsonl", "score": "s"}
+    assert "held_out" not in choose_by_options(options)["corpus"]
+
+
+@pytest.mark.parametrize("method", [None, "minilmv2"])
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_a_continued_run_keeps_the_share_that_it_began_with(place, tmp_path, method, share):
+    options = {"teacher": place / "masked_lm/teacher-bert", "student": 2, "corpus": place / "text.txt"}
+    if method is not None:
+        options["method"] = method
+    small = ["stages.0.training.max_steps=2", "evaluation.enabled=false", "stages.0.training.bf16=false"]
+    # An earlier version held out the default of written recipes.
+    begun = {**options, "overrides": [*small, f"corpus.held_out={share}"], "output": tmp_path / "run"}
+    limbeck.distill(**begun)
+    again = limbeck.distill(**options, overrides=small, output=tmp_path / "run", resume=True)
+    assert again.record["status"] == "finished"
+    saved = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert saved["corpus"]["held_out"] == share
 
 
 def test_prompts_by_role_are_told(place, tmp_path):
@@ -301,7 +353,9 @@ def test_two_lines_make_a_student(limbeck, place, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "stages.0.method: sentence_embedding: " in done.stderr
     saved = yaml.safe_load((output / "recipe.yaml").read_text())
-    assert list(saved["reasons"]) == ["student", "stages.0.method", "corpus"], "the steps are the user's"
+    assert list(saved["reasons"]) == ["student", "stages.0.method", "corpus", "corpus.held_out"], (
+        "the steps are the user's"
+    )
     assert saved["stages"][0]["training"]["max_steps"] == 2
     assert limbeck.json("recipe", *asked)["reasons"].items() > saved["reasons"].items()
 

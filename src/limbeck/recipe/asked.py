@@ -248,8 +248,9 @@ def choose_by_options(
 ) -> dict[str, Any]:
     """Choose a recipe by teacher, student and corpus, and change it by all other options.
 
-    With the option `method`, only two things are chosen: the student's start, which are the layers of the teacher that
-    it copies, and the task of labelled rows, which is that of the teacher. Mistakes that can be seen without torch are
+    With the option `method`, only three things are chosen: the student's start, which are the layers of the teacher
+    that it copies, the task of labelled rows, which is that of the teacher, and the share of text that is held out.
+    Mistakes that can be seen without torch are
     refused before torch is imported.
 
     Args:
@@ -262,7 +263,7 @@ def choose_by_options(
     """
     options = _with_texts_of_targets(options)
     if "method" in options:
-        return _choose_beside_method(options, overrides)
+        return _choose_beside_method(options, overrides, resume=resume)
 
     further_options = dict(options)
     teacher = further_options.pop("teacher")
@@ -306,17 +307,24 @@ def choose_by_options(
     return merge_options(chosen, further_options, overrides=overrides)
 
 
-def _choose_beside_method(options: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:
-    """Choose the start of the student and the task of the rows, for a recipe whose method is given.
+def _choose_beside_method(
+    options: Mapping[str, Any], overrides: str | Sequence[str], *, resume: bool
+) -> dict[str, Any]:
+    """Choose the student's start, the task of the rows and the held-out text, for a recipe whose method is given.
 
     Args:
         options: The options, `method` among them.
         overrides: Values that are set in the recipe later.
+        resume: Whether a run is continued, which keeps its share of held-out text.
     """
+    from limbeck.recipe.chosen_held_out import recipe_of_run, with_held_out
+
     further_options = dict(options)
     label_column = further_options.pop("label_column", None)
     columns = _named_columns(options, overrides)
     document = _with_start_and_task(merge_options({}, further_options), columns)
+    saved_recipe = recipe_of_run(options.get("output")) if resume else None
+    document = with_held_out(document, named=columns, saved_recipe=saved_recipe)
     if label_column is None:
         return document
     if "task" not in document["corpus"]:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.kinds import KINDS
-from limbeck.core.paths import RECIPE, short_model_name
+from limbeck.core.paths import short_model_name
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import find_task
@@ -25,9 +25,9 @@ from limbeck.models.family_table import families
 from limbeck.models.heads import head_of
 from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.budget import PASSES, TOKENS_OF_BLOCK, TOKENS_OF_ROW, TOKENS_OF_SENTENCE, choose_budget
+from limbeck.recipe.chosen_held_out import recipe_of_run, with_held_out
 from limbeck.recipe.chosen_models import ChosenModels, choose_models
 from limbeck.recipe.chosen_rows import choose_rows
-from limbeck.recipe.load import read_recipe
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.mistakes import error_of_part
 from limbeck.recipe.models import TeacherSpec, model_alone
@@ -75,7 +75,8 @@ def choose_recipe(
         columns: Keys of a recipe's corpus that name columns of rows, such as `text_column` and `task.label_column`.
             By default columns are found by their usual names.
         output: The run's folder.
-        resume: Keep the stages of the run in that folder: budgets follow the machine that they were chosen on.
+        resume: Keep the stages and the share of held-out text of the run in that folder: budgets follow the machine
+            that they were chosen on.
         trains: Whether the student is trained. One that is not is fitted to its teacher on the text, where it can be.
 
     Returns:
@@ -108,14 +109,14 @@ def choose_recipe(
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
 
-    # Budgets depend on the speed of the machine. A run that is continued keeps those that it began with, in its stages.
-    if output is not None and resume:
-        saved_path = Path(output).expanduser() / RECIPE
-        if saved_path.is_file():
-            saved_recipe = read_recipe(saved_path)
-            for key in ("stages", "reasons"):
-                if key in saved_recipe:
-                    recipe[key] = saved_recipe[key]
+    # Budgets depend on the speed of the machine, and an earlier version may have chosen otherwise. A run that is
+    # continued keeps what it began with.
+    saved_recipe = recipe_of_run(output) if resume else None
+    recipe = with_held_out(recipe, named=columns or {}, saved_recipe=saved_recipe)
+    if saved_recipe is not None:
+        for key in ("stages", "reasons"):
+            if key in saved_recipe:
+                recipe[key] = saved_recipe[key]
     return recipe
 
 
@@ -256,7 +257,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     corpus = {"sources": sources, **text, "length": models.fit_length(text["length"])}
     reasons = {
         "stages.0.method": f"{stage['method']['name']}: {reason}",
-        "corpus": f"{text['unit']}s, as in the recipe of `limbeck quickstart`; {_describe_prompt(sentence)}",
+        "corpus": f"cut into {text['unit']}s, as in the recipe of `limbeck quickstart`; {_describe_prompt(sentence)}",
         "stages.0.training": budget.reason,
     }
     return _Choice(corpus, [stage], reasons, dropout=quickstart["student"].get("dropout"))

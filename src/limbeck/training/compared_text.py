@@ -1,14 +1,20 @@
 """The held-out text that a run compares student and teacher on: how much is compared, and whether it is enough."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.blocks import counted
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES
-from limbeck.corpus import Document, LabelledCorpus
+from limbeck.corpus import CorpusSettings, Document, LabelledCorpus, LabelledSettings
+from limbeck.corpus.building.cache_root import cache_root
+from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.stored.arrow_files import lowest_keys
+from limbeck.corpus.stored.stored_documents import store_documents
 from limbeck.errors import CorpusError
 from limbeck.evaluation import Amounts
 from limbeck.evaluation.passages import build_search_pairs
@@ -39,8 +45,11 @@ def warning_of_little_text(
     """
     amounts = amounts_of(plan, corpora)
     compares_vectors = plan.recipe.evaluation.enabled and (amounts.pairs > 0 or amounts.retrieval_pairs > 0)
+    if not compares_vectors or not corpora:
+        return ""
     # Labelled rows have their own scores.
-    if not compares_vectors or not corpora or isinstance(corpora[0], LabelledCorpus):
+    settings = plan.stages[0].corpus
+    if isinstance(settings, LabelledSettings):
         return ""
     texts = held_out_texts(plan, corpora, tokenizer, console)
     # A run without held-out text is warned of elsewhere.
@@ -62,7 +71,7 @@ def warning_of_little_text(
     counts = f"{counted(len(texts), 'document')}, with {counted(sentences, 'sentence')}"
     return (
         f"The held-out text is too little to judge the student: {counts}. It takes at least {FEWEST_DOCUMENTS} "
-        f"documents and {FEWEST_QUERIES} sentences. {_advice(corpora[0], len(texts), sentences)}"
+        f"documents and {FEWEST_QUERIES} sentences. {_advice(settings, corpora[0].manifest, len(texts), sentences)}"
     )
 
 
@@ -74,25 +83,45 @@ def _count_passages(texts: Sequence[str | tuple[str, str]]) -> int:
         return 0
 
 
-def _advice(corpus: AnyCorpus, held_out: int, sentences: int) -> str:
+def _advice(settings: CorpusSettings, manifest: Mapping[str, Any], held_out: int, sentences: int) -> str:
     """Advise on a share of the documents that is enough, or to give more text.
 
     Args:
-        corpus: The text.
-        held_out: Number of held-out documents.
+        settings: The settings of the text.
+        manifest: The counts of the built text.
+        held_out: Number of held-out texts that are compared.
         sentences: Number of their sentences.
     """
-    documents = corpus.manifest["documents"]
+    documents = manifest["documents"]
     if sentences == 0:
         return "Give other text, which has whole sentences."
-    # As many documents as have the sentences, when they are like the held-out ones; with some to spare, since they are
-    # not all alike.
-    wanted = max(2 * FEWEST_DOCUMENTS, math.ceil(1.5 * FEWEST_QUERIES * held_out / sentences))
+    # As many texts as have the sentences, when they are like the held-out ones; with some to spare, since they are not
+    # all alike.
+    wanted_texts = max(2 * FEWEST_DOCUMENTS, math.ceil(1.5 * FEWEST_QUERIES * held_out / sentences))
+    # Of parallel text each language is a document, and one of them is compared.
+    wanted = math.ceil(wanted_texts * manifest["held_out_documents"] / held_out)
+
+    # The share is one of the range of the documents' keys, so that of few documents more or fewer are held out than the
+    # share of them. The documents are in the cache, apart from those of a stream, whose number can only be estimated.
+    keys = None
+    if not settings.streaming:
+        folder, _ = store_documents(settings, cache_root(None))
+        keys = lowest_keys(folder, settings.held_out_documents + 1)
     # Whole percents, so that the number is short.
-    share = math.ceil(100 * wanted / documents) / 100
-    if share > _MOST_ADVISED:
-        return "Give more text."
-    return f"Set corpus.held_out to {share:g}, for about {share * documents:,.0f} of {documents:,} documents."
+    for percent in range(1, math.floor(100 * _MOST_ADVISED) + 1):
+        share = percent / 100
+        if keys is None:
+            number = math.floor(share * documents)
+        else:
+            held_below = held_out_threshold(keys, share, settings.held_out_documents)
+            number = int(np.count_nonzero(keys < np.uint64(held_below)))
+        if number >= wanted:
+            about = "about " if keys is None else ""
+            return (
+                f"Start again with --overwrite --set corpus.held_out={share:g}, for {about}{number:,} of "
+                f"{documents:,} documents."
+            )
+    return "Give more text."
 
 
 def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:
