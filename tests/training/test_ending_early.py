@@ -66,9 +66,14 @@ def test_every_command_says_that_the_run_was_ended_early(recipe, limbeck):
     )
     assert "problem" not in stopped
 
-    line = "The run was ended early, at step 2 of stage 'minilmv2', which was to take 6. It cannot be continued."
+    line = (
+        "The run was ended early, at step 2 of stage 'minilmv2', which was to take 6. It cannot be continued. To train "
+        f"its student further, start a run in another folder with --student {folder}/student"
+    )
     assert line in limbeck("finish", folder).stdout.splitlines()
     assert line in limbeck("distill", "--resume", "--output", folder).stdout.splitlines()
+    more_steps = limbeck("distill", "--resume", "--output", folder, "--steps", 9)
+    assert (more_steps.returncode, more_steps.stderr.splitlines()[-1]) == (2, f"error: {line}.")
     assert "status: finished, ended early at step 2 of 6 of stage 'minilmv2'\n" in limbeck("status", folder).stdout
     assert limbeck.json("status", folder)[0]["status"] == "finished"
 

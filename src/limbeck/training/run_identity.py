@@ -80,6 +80,8 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     difference = first_difference(saved_identity, new_identity)
     if difference is None:
         return
+    if run.is_finished and run.ended_early is not None:
+        raise OutputError(f"{run.ended_early.way_on(folder / paths.STUDENT)}.")
     # A value of None means that the recipe does not set the key.
     place, old, new = difference
     if old is None:

@@ -421,6 +421,17 @@ class EarlyEnd(Record):
         """Two words for the sentence."""
         return "A checkpoint" if self.of_checkpoint else "Ended early"
 
+    def way_on(self, student: str | Path) -> str:
+        """Sentences for a user who wants to continue the run, which is not possible.
+
+        Args:
+            student: The folder of the run's student.
+        """
+        return (
+            f"{self}. It cannot be continued. To train its student further, start a run in another folder with "
+            f"--student {student}"
+        )
+
     @property
     def short(self) -> str:
         """Where the run was ended early, in a few words such as "ended early at step 23 of 60 of stage 'vectors'"."""
