@@ -9,7 +9,7 @@ import yaml
 import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import budget, choose_recipe, load_recipe, plan_run
-from limbeck.recipe.asked import choose_by_options
+from limbeck.recipe.asked import choose_by_options, merge_options
 from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.models import StudentSpec
 from limbeck.recipe.overrides import apply_overrides
@@ -479,6 +479,27 @@ def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, re
     assert limbeck.validate(**options, text_column="review").recipe.corpus.text_column == "review"
     with pytest.raises(LimbeckError, match="label_column stars names the label of rows, but this corpus has no task"):
         limbeck.validate(**options, **COLUMNS)
+
+
+@pytest.mark.parametrize("teacher", ["encoder", "classification"])
+@pytest.mark.parametrize("method", [None, "minilmv2"])
+@pytest.mark.parametrize("corpus", ["text.txt", "texts", "wordnet"])
+def test_the_column_of_text_without_columns_is_refused(place, monkeypatch, teacher, method, corpus):
+    monkeypatch.chdir(place)
+    (place / "texts").mkdir(exist_ok=True)
+    shutil.copy(place / "text.txt", place / "texts")
+    options = {"teacher": str(place / teacher / "teacher-bert"), "student": 2, "corpus": [corpus]}
+    if method is not None:
+        options["method"] = method
+    recipe = choose_by_options(options)
+    refusal = rf"--text-column foo names a column of tables, but this corpus \({corpus}\) has texts without columns"
+    with pytest.raises(LimbeckError, match=refusal):
+        choose_by_options({**options, "text_column": "foo"})
+    if "task" not in recipe["corpus"]:
+        with pytest.raises(LimbeckError, match=refusal):
+            merge_options(recipe, {"text_column": "foo"})
+        shutil.copy(place / "queries.jsonl", place / "other.jsonl")
+        merge_options(recipe, {"text_column": "query"}, overrides=["corpus.sources=[other.jsonl]"])
 
 
 def test_a_student_of_a_fine_tuned_model_is_named_after_the_folder_of_its_fine_tuning(place, tmp_path):

@@ -192,6 +192,8 @@ def _merge_parts(merged: dict[str, Any], options: Mapping[str, Any], overrides: 
             value = {main_key: value}
         merged[part] = _mapping_or_empty(merged.get(part)) | dict(value)
         changed_paths += [f"{part}.{key}" for key in value]
+    if "text_column" in options:
+        _check_has_columns(_mapping_or_empty(merged.get("corpus")), options["text_column"], overrides)
     if "label_column" in options:
         corpus = _mapping_or_empty(merged.get("corpus"))
         merged["corpus"] = _with_label_column(corpus, options["label_column"], overrides)
@@ -376,6 +378,47 @@ def _named_columns(options: Mapping[str, Any], overrides: str | Sequence[str]) -
         if name in options:
             corpus = apply_overrides({"corpus": corpus}, f"corpus.{key}={json.dumps(options[name])}")["corpus"]
     return _mapping_or_empty(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
+
+
+def _check_has_columns(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> None:
+    """Refuse the option `text_column` for text without columns, where it would change nothing.
+
+    Args:
+        corpus: The corpus.
+        column: The column.
+        overrides: Values that are set in the recipe later, which may give other sources or a task.
+
+    Raises:
+        RecipeError: where no source has columns.
+    """
+    from limbeck.corpus.sources.named_sources import holds_texts_alone
+    from limbeck.recipe.overrides import apply_overrides
+
+    corpus = _mapping_or_empty(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
+    # Labelled rows may be in a text file too, with tabs between their columns.
+    if "task" in corpus:
+        return
+    sources = corpus.get("sources")
+    if isinstance(sources, str | Path):
+        sources = [sources]
+    if not isinstance(sources, list) or not sources:
+        return
+    places: list[str] = []
+    for source in sources:
+        place = source.get("source") if isinstance(source, Mapping) else source
+        # Parallel text has several places, and the check of the recipe refuses other values.
+        if not isinstance(place, str | Path):
+            return
+        try:
+            if not holds_texts_alone(str(place)):
+                return
+        except LimbeckError:
+            return  # The check of the recipe refuses a source that is missing.
+        places.append(str(place))
+    raise RecipeError(
+        f"--text-column {column} names a column of tables, but this corpus ({', '.join(places)}) has texts without "
+        "columns; leave --text-column out."
+    )
 
 
 def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:

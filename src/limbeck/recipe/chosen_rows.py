@@ -69,6 +69,11 @@ def choose_rows(
     # A teacher that tags words (`of_words`) reads rows of words, and any other one rows of texts.
     of_words = KINDS[head].of_words
     if _hold_texts_alone(sources, teacher, of_words=of_words):
+        if "text_column" in named_columns:
+            raise RecipeError(
+                f"--text-column {named_columns['text_column']} names a column of tables, but this corpus "
+                f"({', '.join(sources)}) has texts without columns; leave --text-column out."
+            )
         kind_of_texts = _kind_of_texts(teacher, kinds, sources[0])
         return {"sources": sources, "task": {"kind": kind_of_texts, "labelled": False}}
     first_row = _read_first_row(sources, of_words=of_words)
