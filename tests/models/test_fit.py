@@ -331,7 +331,7 @@ def test_random_layers_and_too_little_text_are_refused():
     with pytest.raises(ModelError, match="too little text"):
         start.start_student(student, teacher, StartSettings([1, 4], steps={"fit": {}}), texts=texts)
     with pytest.raises(
-        ModelError, match="The start 'fit' reads text before training, but a streamed corpus has no text"
+        ModelError, match="The start 'fit' reads text before training, but it has none; leave the start out"
     ):
         start.start_student(student, teacher, StartSettings([1, 4], steps={"fit": {}}))
 

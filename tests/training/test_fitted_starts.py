@@ -19,6 +19,8 @@ from limbeck.training import start_text
 from limbeck.training.evaluation import evaluate_student
 from limbeck.training.heartbeat import Heartbeat
 from tests.support.commands import call
+from tests.support.models import make_teacher
+from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.recipes import recipe_of
 from tests.support.training import kill_at
 
@@ -213,7 +215,7 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
             {"student": {"shape": 3, "initialise": {"layers": "ends", "fit": {}, "steps": {"fit": {}}}}},
             "'fit' is given twice",
         ),
-        ({"corpus": None}, "reads text before training"),
+        ({"corpus": None}, "reads text before training, but the recipe has no corpus"),
     ],
     ids=["random", "ridge", "targets", "key", "checkpoint", "twice", "no text"],
 )
@@ -221,6 +223,41 @@ def test_starts_that_cannot_be_fitted_are_refused(bert_folder, text_folder, tmp_
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     with pytest.raises(LimbeckError, match=message):
         limbeck.distill(recipe | changes)
+
+
+@pytest.fixture(scope="module")
+def rows_recipe(tmp_path_factory):
+    """A recipe on labelled rows, whose student copies layers of a classifier and is fitted to them."""
+    recipe = mrpc_recipe(tmp_path_factory.mktemp("mrpc"))
+    recipe["student"] = {"shape": 2, "dropout": 0.0, "initialise": {"layers": [1, 4], "fit": FIT}}
+    training = recipe["stages"][0]["training"]
+    training |= {"max_steps": 1, "learning_rate": 1e-30, "optim": "sgd"}
+    return recipe
+
+
+def test_a_fit_without_training_reads_labelled_rows_as_one_before_a_training(rows_recipe, tmp_path):
+    trained_run = limbeck.distill(rows_recipe | {"output": str(tmp_path / "trained")}).run
+    result = limbeck.distill(rows_recipe | {"output": str(tmp_path / "instant")}, steps=0)
+    fit = result.run.student.initialisation.fit
+    assert fit.used and fit == trained_run.student.initialisation.fit
+    assert result.run.corpus.documents > 0
+    trained = weights_of(tmp_path / "trained")
+    instant = weights_of(tmp_path / "instant")
+    assert trained.keys() == instant.keys()
+    for name, weight in instant.items():
+        torch.testing.assert_close(weight, trained[name])
+
+
+@pytest.mark.parametrize("case", ["narrower", "no head"])
+def test_a_fit_reads_labelled_rows_for_a_student_without_the_head(rows_recipe, tmp_path, case):
+    changes = {"stages": []}
+    if case == "narrower":
+        shape = {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}
+        changes["student"] = rows_recipe["student"] | {"shape": shape}
+    else:
+        changes["teacher"] = {"model": str(make_teacher(tmp_path))}
+    result = limbeck.distill(rows_recipe | {"output": str(tmp_path / "run")} | changes)
+    assert result.run.student.initialisation.fit.tokens > 0
 
 
 def test_a_stream_is_refused(bert_folder, text_folder, tmp_path):

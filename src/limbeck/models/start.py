@@ -156,6 +156,7 @@ def start_student(
     head: Head | None = None,
     source_head: Head | None = None,
     texts: ReadText | None = None,
+    no_text: str = "",
     pieces: Pieces | None = None,
     source_name: str = "",
     tick: Tick = no_tick,
@@ -174,6 +175,7 @@ def start_student(
         head: The student's head, or None.
         source_head: The head that the source was loaded with, or None.
         texts: Reads text with the source, for steps that need some; see `read_text`.
+        no_text: The reason why there is no text, and the way out, for the error of a step that needs some.
         pieces: For averaged embeddings, the source's tokens of each token of the student; see `pieces_of_tokens`.
         source_name: Name of a source that is not the student's teacher, for the summary.
         tick: Receives the progress of a step that takes long.
@@ -193,10 +195,8 @@ def start_student(
     start.tick = tick
     for step in steps_of(settings):
         if step.reads_text and texts is None:
-            raise ModelError(
-                f"The start '{step.name}' reads text before training, but a streamed corpus has no text before its "
-                "stage begins; set corpus.streaming: false, or leave the start out."
-            )
+            reason = no_text or "it has none; leave the start out."
+            raise ModelError(f"The start '{step.name}' reads text before training, but {reason}")
         step.apply(start)
 
     facts: dict[str, Any] = {

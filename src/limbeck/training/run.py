@@ -19,10 +19,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from limbeck.core import devices, memory, paths, progress_bars, ranks, records
 from limbeck.core.blocks import counted
+from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import Tick, no_tick
 from limbeck.core.progress_bars import ProgressBar
-from limbeck.corpus import Tokenizers
+from limbeck.corpus import CorpusSettings, Tokenizers
 from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import ModelError, OutputError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
@@ -39,7 +40,13 @@ from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.compared_text import warning_of_little_text
-from limbeck.training.corpora import build_corpora, build_text_alone, describe_corpora, describe_text
+from limbeck.training.corpora import (
+    build_corpora,
+    build_corpus_of,
+    build_text_alone,
+    describe_corpora,
+    describe_text,
+)
 from limbeck.training.disk_needs import check_disk
 from limbeck.training.finished_stage import learned_in, load_finished
 from limbeck.training.heartbeat import Heartbeat
@@ -255,6 +262,10 @@ class Run:
             if plan.text_alone is not None:
                 assert self.text_alone is not None
                 text = describe_text(plan.text_alone.places, self.text_alone)
+            elif plan.start_rows.reading is not None:
+                stage = plan.start_rows.reading
+                has_development = stage.development is not None
+                text = describe_text(stage.corpus.places, self.start_rows, has_development=has_development)
             if fit.used:
                 self.console.print(f"  {fit}", style="dim", highlight=False)
             else:
@@ -294,6 +305,7 @@ class Run:
         """
         source = student.source
         read_batches = self._reader_of_text(stages, source)
+        no_text = self._why_no_text(stages) if read_batches is None else ""
         # A run that trains nothing takes over the head that a stage on its rows would teach.
         if not self.plan.stages and self.plan.start_rows.stage is not None:
             stages = [self.plan.start_rows.stage]
@@ -305,6 +317,7 @@ class Run:
             load_teacher=partial(self.teachers.load, source),
             seed=self.plan.recipe.seed,
             read_batches=read_batches,
+            no_text=no_text,
             tokenizers=self.tokenizers,
             tick=tick,
         )
@@ -343,6 +356,14 @@ class Run:
             return None
         return build_text_alone(settings, self.tokenizers.student, self.console)
 
+    @cached_property
+    def start_rows(self) -> AnyCorpus:
+        """The recipe's labelled rows where there are no stages, for a start that reads them."""
+        stage = self.plan.start_rows.reading
+        assert stage is not None
+        with CorpusProgress(self.console) as progress:
+            return build_corpus_of(stage, self.tokenizers.of_stage(stage), progress)
+
     def _reader_of_text(self, stages: Sequence[StagePlan], source: TeacherInfo) -> ReadBatches | None:
         """Return a function that reads the text of a student's first stage, for a start that runs a model on text.
 
@@ -357,11 +378,26 @@ class Run:
             stage = stages[0]
             corpus = self.corpora[self._index_of(stage.spec.title)]
             return reader_of(stage, corpus, self.tokenizers.of_stage(stage), source)
+        stage_of_rows = self.plan.start_rows.reading
+        if stage_of_rows is not None:
+            return reader_of(stage_of_rows, self.start_rows, self.tokenizers.of_stage(stage_of_rows), source)
         settings = self.plan.text_alone
         has_rows = settings is not None and not settings.streaming
         if not has_rows or source.tokenizer != self.plan.student_plan.tokenizer:
             return None
         return self._read_text_alone
+
+    def _why_no_text(self, stages: Sequence[StagePlan]) -> str:
+        """Say why a start has no text to read, and the way out; see `_reader_of_text`."""
+        text = stages[0].corpus if stages else self.plan.text_alone
+        if text is None and self.plan.start_rows.reading is None:
+            return "the recipe has no corpus that it can read; give one, or leave the start out."
+        if isinstance(text, CorpusSettings) and text.streaming:
+            return (
+                "a streamed corpus has no text before its stage begins; set corpus.streaming: false, or leave the "
+                "start out."
+            )
+        return "the text has no tokens of the model that the student starts from; leave the start out."
 
     def _read_text_alone(self, *, tokens: int | None = None, held_out: bool = False) -> Iterator[Mapping[str, Tensor]]:
         """Read the recipe's text, which is built only if a start reads it."""

@@ -65,6 +65,7 @@ def make_student(
     head: heads.Head | None = None,
     teacher_head: heads.Head | None = None,
     read_batches: ReadBatches | None = None,
+    no_text: str = "",
     tokenizers: RunTokenizers | None = None,
     tick: Tick = no_tick,
 ) -> tuple[PreTrainedModel, Initialisation]:
@@ -77,6 +78,7 @@ def make_student(
         head: The head that the student gets; None for none.
         teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
         read_batches: Reads text, for starts that look at activations of the teacher.
+        no_text: The reason why there is none to read, as a sentence about the start; see `start_student`.
         tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
         tick: Receives the progress of a start that takes long.
 
@@ -113,6 +115,7 @@ def make_student(
         head=head,
         source_head=teacher_head,
         texts=texts,
+        no_text=no_text,
         pieces=pieces,
         source_name=start.from_ or "",
         tick=tick,
@@ -151,6 +154,7 @@ class StudentMaker:
         load_teacher: Loads that teacher.
         seed: Decides what is random.
         read_batches: Reads text for starts that need some.
+        no_text: The reason why there is none to read.
         tokenizers: Loads tokenizers, for a student with a vocabulary of its own.
         tick: Receives the progress of a start that takes long.
     """
@@ -162,6 +166,7 @@ class StudentMaker:
     load_teacher: LoadTeacher
     seed: int
     read_batches: ReadBatches | None = None
+    no_text: str = ""
     tokenizers: RunTokenizers | None = None
     tick: Tick = no_tick
 
@@ -174,6 +179,7 @@ class StudentMaker:
             head=self.head,
             teacher_head=self._head_of_source(),
             read_batches=self.read_batches,
+            no_text=self.no_text,
             tokenizers=self.tokenizers,
             tick=self.tick,
         )
