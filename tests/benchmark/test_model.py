@@ -106,7 +106,8 @@ def test_a_speedup_that_is_not_that_of_the_medians_is_told(rows):
         (("1x24", "2x24"), 1 / 2.9, False, None),
         # Times that spread widely say less.
         (("2x24", "1x24"), 2.9, True, "it was 2.9x as fast"),
-        (("2x24", "1x24"), 2.1, True, None),
+        (("2x24", "1x24"), 2.1, True, "it was 2.1x as fast"),
+        (("2x24", "1x24"), 1.99, True, None),
     ],
 )  # fmt: skip
 def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, is_busy, note, monkeypatch):

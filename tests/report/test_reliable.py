@@ -266,6 +266,22 @@ def test_on_a_busy_machine_no_speedup_is_clearly_above_that_of_the_shapes():
     assert [row.speedup for row in comparison_rows(values)] == [2.38]
 
 
+@pytest.mark.parametrize("speedup", [2.15, 1.95])
+def test_a_speedup_of_a_busy_machine_is_within_the_shapes_and_marked(speedup):
+    batch = {"batch_size": 32, "rounds": 5, "speedup": speedup, "shape_ratio": 2.0}
+    batch |= {"teacher": {"median_ms": 100 * speedup, "p10_ms": 190.0, "p90_ms": 220.0}}
+    batch |= {"student": {"median_ms": 100.0, "p10_ms": 90.0, "p90_ms": 142.0}}
+    values = {"latency": {"device": "cpu", "dtype": "float32", "length": 128, "batches": [batch]}}
+    expected = "1.95x faster; busy machine" if speedup < 2 else "–"
+    assert cells(values)["Latency batch 32, ms"][3] == expected
+    assert "busy" in comparison_markdown(values) and "at batch size 32" in comparison_markdown(values)
+
+    # The same measurement on an idle machine has no mark.
+    batch["student"]["p90_ms"] = 100.0
+    assert cells(values)["Latency batch 32, ms"][3] == f"{speedup}x faster"
+    assert "busy" not in comparison_markdown(values)
+
+
 @pytest.mark.parametrize(("metric", "rows", "teacher", "chance", "share"), [
     ("accuracy", 200, 0.7, 0.5, True),
     ("accuracy", 30, 0.6, 0.5, False),

@@ -78,6 +78,12 @@ def test_a_speedup_of_a_busy_machine_has_a_word_beside_it(copied, page_of, slowe
     cell = table.rows[0][2]
     assert (cell.main, cell.detail) == ("2.0x", "busy machine" if is_busy else "")
 
+    # The table of speeds below it, of each batch size, has the mark too.
+    [run_folder] = collect([run])
+    tables = [block for block in run_blocks([("a run", run_folder)]) if isinstance(block, Table)]
+    [speeds] = [table for table in tables if table.caption == "Size and speed, compared with the teacher"]
+    assert ("busy machine" in str(speeds.rows[0])) == is_busy
+
 
 def test_a_run_without_an_evaluation_has_its_parameters(copied, page_of):
     run = copied(edit=lambda record: record.update(evaluation={}))

@@ -37,6 +37,7 @@ from limbeck.report.reliable import (
     RETRIEVAL,
     caution_of_agreement,
     caution_of_retrieval,
+    caution_of_speedup,
     chance_of,
     has_share,
     reliable_figures,
@@ -91,8 +92,8 @@ class Row:
             slightly from the ratio of the two medians. None where it is not known or not reliable.
         interval: 95 % interval of the student's value, where there is one.
         is_part: Whether the row is a part of the last row above it that is not a part itself.
-        caution: Why the figure says little and is not fit for a card, in a few words; empty where nothing speaks
-            against it. See `limbeck.report.reliable`.
+        caution: Why the figure says little, in a few words; empty where nothing speaks against it. A score with one is
+            not fit for a card. See `limbeck.report.reliable`.
         share_of: For "share" in a row without a teacher's value: the teacher's score in the row above that the share is
             of.
     """
@@ -149,8 +150,15 @@ class Row:
         if self.unit in ("share", "alone"):
             return self._share_and_interval()
         if self.unit == "milliseconds":
-            return NOTHING if self.speedup is None else speed_words(self.speedup)
+            return self._speedup_words()
         return self._ratio_words()
+
+    def _speedup_words(self) -> str:
+        """Write the speedup and its caution: `1.50x faster; busy machine`."""
+        if self.speedup is None:
+            return NOTHING
+        words = speed_words(self.speedup)
+        return f"{words}; {self.caution}" if self.caution else words
 
     def _ratio_words(self) -> str:
         """Compare two sizes: `1.50x smaller`, `1.50x larger`, `same`."""
@@ -450,6 +458,7 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
         student=batch.student.median_ms,
         unit="milliseconds",
         speedup=reliable_speedup(batch),
+        caution=caution_of_speedup(batch),
     )
     yield Row(
         "its Transformer part",
@@ -458,6 +467,7 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
         unit="milliseconds",
         speedup=reliable_transformer_speedup(batch),
         is_part=True,
+        caution=caution_of_speedup(batch),
     )
 
 

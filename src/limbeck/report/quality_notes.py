@@ -17,6 +17,7 @@ from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     RETRIEVAL,
+    caution_of_speedup,
     chance_of,
     has_doubtful_times,
     has_enough_documents,
@@ -25,7 +26,6 @@ from limbeck.report.reliable import (
     interval_of_share,
     is_at_chance,
     is_saturated,
-    is_unsteady,
     is_weak,
 )
 from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
@@ -103,8 +103,12 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
             "contradict each other, or are further apart than the shapes of the models, so no speedup is given "
             f"({NOTHING}). Measure again on an idle machine with: limbeck benchmark model TEACHER STUDENT."
         )
-    elif any(is_unsteady(batch) for batch in latency.batches):
-        yield "The machine was busy. Speedups compare neighbouring passes, so they are more reliable than the times."
+    busy = [f"{batch.batch_size}" for batch in latency.batches if caution_of_speedup(batch)]
+    if busy:
+        yield (
+            f"The machine was busy at batch size {' and '.join(busy)}. Speedups compare neighbouring passes, so they "
+            "are more reliable than the times."
+        )
 
 
 def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:

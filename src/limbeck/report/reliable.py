@@ -273,3 +273,10 @@ def has_doubtful_times(batch: BatchLatency) -> bool:
 def is_unsteady(batch: BatchLatency) -> bool:
     """Return whether the machine was busy, since the times of a model spread widely."""
     return any(timing.is_unsteady(times.p10_ms, times.p90_ms) for times in (batch.teacher, batch.student))
+
+
+def caution_of_speedup(batch: BatchLatency) -> str:
+    """Return a caution for the speedups of a batch that are given; "" where nothing speaks against them."""
+    if not has_doubtful_times(batch) and is_unsteady(batch):
+        return "busy machine"
+    return ""

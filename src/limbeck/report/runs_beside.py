@@ -11,7 +11,7 @@ from limbeck.report.chance import GUESSERS
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
 from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
-from limbeck.report.reliable import is_unsteady, reliable_speedup
+from limbeck.report.reliable import caution_of_speedup, reliable_speedup
 from limbeck.report.run_quality import quality_of
 from limbeck.report.subjects import RunFolder
 
@@ -35,11 +35,10 @@ def main_cells(run: RunFolder, longest: float) -> list[AnyCell]:
     parameters = evaluation.student.parameters.total
     if parameters is None:
         parameters = run.record.student.parameters
-    speedup = reliable_speedup(evaluation.first_batch)
-    is_busy = speedup is not None and is_unsteady(evaluation.first_batch)
+    batch = evaluation.first_batch
     seconds = training_seconds(run)
     return [
-        Cell(speedup, "{:.1f}x", detail="busy machine" if is_busy else ""),
+        Cell(reliable_speedup(batch), "{:.1f}x", detail=caution_of_speedup(batch)),
         Cell(None if parameters is None else format_count(parameters)),
         Cell(duration(seconds, longest=longest) if seconds else None),
     ]
