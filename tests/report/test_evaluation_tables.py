@@ -23,12 +23,14 @@ from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
 from limbeck.report.chance import guesser_sentence
+from limbeck.report.collect import collect
 from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
-from limbeck.report.evaluation_sections import cells, evaluation_highlights
+from limbeck.report.evaluation_sections import cells, evaluation_highlights, overview
 from limbeck.report.evaluation_tables import chosen_lines, metrics_table, reading_notes, scores_table
 from limbeck.report.methods_notes import range_words
 from limbeck.report.names import at_start, metric_name
+from tests.golden.committed import FOLDERS
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
 TASKS_OF_TABLE = ("squad2", "mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola")
@@ -71,6 +73,19 @@ def shown(summary, width):
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(evaluation_table(summary))
     return console.export_text()
+
+
+def test_the_report_of_models_as_they_are_names_no_protocol_of_fine_tuning():
+    summary = make_summary() | {"as_is": True}
+    for text in (shown(summary, 200), evaluation_markdown(summary)):
+        assert "Models as they are" in text and "preset" not in text
+
+    [evaluation] = collect([FOLDERS["evaluation"]])
+    facts, *_ = overview(evaluation)
+    assert "Protocol" in dict(facts.pairs)
+    facts, *_ = overview(replace(evaluation, summary=evaluation.summary.model_copy(update={"as_is": True})))
+    assert "Protocol" not in dict(facts.pairs) and evaluation.request.preset not in str(facts)
+    assert dict(facts.pairs)["Training"] == "none: the models were scored as they are"
 
 
 def test_averages_are_the_papers_and_retention_is_of_the_first_model():

@@ -112,10 +112,11 @@ def evaluation_markdown(summary: EvaluationRecord, costs: CostsRecord | None = N
 
 
 def _title(summary: studies.Evaluation) -> str:
-    """Return the title of the table: how the models were made, and the table of a paper whose average is taken."""
-    if summary.as_is:
-        title = f"Models as they are, with the metrics and lengths of the preset '{summary.preset}'"
-    elif is_untrained(summary):
+    """Return the title of the table: how the models were made, and the table of a paper whose average is taken.
+
+    A preset is a protocol of fine-tuning, so the title of models that were scored as they are names none.
+    """
+    if is_untrained(summary):
         subject = "Sentence vectors of models" if is_of_vectors(summary) else "Models"
         title = f"{subject} as they are"
     else:

@@ -143,15 +143,17 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
         models[title_by_name.get(cell.model, short_model_name(cell.model))] = None
         tasks[cell.task] = None
     request = evaluation.request
-    # The protocol is a preset with the settings that the user changed, such as `max_train_rows=1000`.
-    protocol = [text for text in (request.preset, *request.overrides) if text]
+    subjects = {"Models": ", ".join(models) or "none", "Tasks": ", ".join(tasks) or "none"}
+    # The settings that the user changed, such as `max_train_rows=1000`.
+    settings = list(request.overrides)
     if request.as_is or is_untrained(evaluation.summary):
-        protocol.append("models as they are")
-    subjects = {
-        "Models": ", ".join(models) or "none",
-        "Tasks": ", ".join(tasks) or "none",
-        "Protocol": ", ".join(protocol) or "not recorded",
-    }
+        subjects["Training"] = "none: the models were scored as they are"
+        if settings:
+            subjects["Settings"] = ", ".join(settings)
+    else:
+        # The protocol of a fine-tuning is a preset with these settings.
+        protocol = [text for text in (request.preset, *settings) if text]
+        subjects["Protocol"] = ", ".join(protocol) or "not recorded"
     yield Facts(tuple(subjects.items()))
 
     warnings = list(evaluation.problems)
