@@ -206,12 +206,19 @@ def test_what_lies_in_a_runs_folder_is_part_of_it(copied, page_of):
 def test_folders_side_by_side_are_told_apart(copied, page_of):
     folders = [copied(name=name) for name in ("one", "two")]
     page = page_of(*folders, FOLDERS["search-mapping"], folders[0])
-    titles = [f"shipped ({folder})" for folder in folders]
+    # Both runs have one name, `shipped`: their folders tell them apart.
+    titles = ["one", "two"]
     assert [part.title for part in page.parts] == ["Side by side", *titles, "search-mapping"]
     owners = {line.split(": ")[0] for line in page.warnings()}
     assert owners == {*titles}, "a warning says whose it is"
     names = [figure.name for figure in page.figures()]
     assert len(names) == len(set(names))
+
+
+def test_folders_of_one_name_have_as_much_of_their_paths_as_tells_them_apart(copied, page_of):
+    folders = [copied(name=name) for name in ("old/first", "new/first", "second")]
+    page = page_of(*folders)
+    assert [part.title for part in page.parts] == ["Side by side", "old/first", "new/first", "second"]
 
 
 def run_with(label, method, losses):

@@ -137,6 +137,19 @@ def test_names_stand_beside_their_points_and_are_all_there():
     assert len({label.get_text() for label in axes.get_yticklabels()}) == 30
 
 
+def test_a_name_beside_a_point_on_a_line_of_the_grid_leaves_the_line_free():
+    points = [NamedPoint("low", 1.0, 0.36), NamedPoint("on a line", 1.5, 0.42), NamedPoint("high", 2.0, 0.48)]
+    with drawn(NamedPoints(points, "x", "y")) as sheet:
+        sheet.draw_without_rendering()
+    [axes] = sheet.axes
+    assert 0.42 in [pytest.approx(tick) for tick in axes.get_yticks()]
+    boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    heights = [line.get_window_extent().y0 for line in axes.yaxis.get_gridlines()]
+    for point in points:
+        box = boxes[point.name]
+        assert not any(box.y0 <= height <= box.y1 for height in heights)
+
+
 def test_axes_are_fitted_to_the_values_and_their_intervals():
     [axes] = axes_of("rows")
     low, high = axes.get_xlim()

@@ -59,6 +59,32 @@ def test_runs_beside_each_other_show_their_untrained_starts(copied):
     assert "an untrained start has 0.400" in run_summary(run).result
 
 
+def test_a_run_without_a_figure_says_why_in_its_cell_and_below_the_plots(copied, page_of):
+    folders = [copied(name=f"run{number}", edit={"evaluation": evaluation()}) for number in range(4)]
+    folders.append(copied(name="few", edit={"evaluation": evaluation(pool=93, sentences=100)}))
+    folders.append(copied(name="none", edit=lambda record: record.update(evaluation={})))
+
+    compared, *_ = page_of(*folders).parts
+    results = [str(row[1]) for row in compared.sections[0].blocks[0].rows]
+    reason = "quality cannot be judged: too few passages, too few sentences"
+    assert results[-2:] == [reason, "quality was not measured"]
+    figures = {figure.title: figure for figure in compared.sections[1].blocks if isinstance(figure, Figure)}
+    assert f"Left out: few ({reason}); none (quality was not measured)." in figures["Quality of models"].caption
+
+
+def test_the_plot_against_latency_names_the_runs_without_a_speedup(copied):
+    def run(name, speedup, rounds=9):
+        batch = {"batch_size": 1, "rounds": rounds, "speedup": speedup}
+        batch |= {"teacher": {"median_ms": 20 * speedup}, "student": {"median_ms": 20.0}}
+        latency = {"device": "cpu", "dtype": "float32", "length": 128, "batches": [batch]}
+        return copied(name=name, edit={"evaluation": evaluation() | {"latency": latency}})
+
+    folders = [run("half", 2.0), run("third", 3.0), run("hasty", 2.0, rounds=2)]
+    titled_runs = [(folder.folder.name, folder) for folder in collect(folders)]
+    [figure] = [block for block in run_blocks(titled_runs) if getattr(block, "title", "") == "Quality against latency"]
+    assert "Left out: hasty (it has no reliable speedup)." in figure.caption
+
+
 @pytest.mark.parametrize("slowest_ms", [30.0, 31.0])
 def test_a_speedup_of_a_busy_machine_has_a_word_beside_it(copied, page_of, slowest_ms):
     """On a page of one run, where it is set large, and in the first columns of several."""

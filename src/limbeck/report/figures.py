@@ -145,13 +145,16 @@ class MeasuredModel:
     latency: float | None = None
 
 
-def quality_rows(models: Sequence[MeasuredModel], quality: str, reference: float | None = None) -> Iterator[Figure]:
+def quality_rows(
+    models: Sequence[MeasuredModel], quality: str, reference: float | None = None, *, selection: str = ""
+) -> Iterator[Figure]:
     """Draw the quality of each model with its interval, in a row of its own; nothing for fewer than four models.
 
     Args:
         models: From top to bottom.
         quality: The quantity of their quality, with the unit.
         reference: The quality of the first model, if it is the one that the others are compared with; else None.
+        selection: A sentence on the choice of the models; empty where it is all of them.
     """
     if len(models) < _FEWEST_ROWS_OF_A_PLOT:
         return
@@ -163,6 +166,8 @@ def quality_rows(models: Sequence[MeasuredModel], quality: str, reference: float
         sentences.append(f"The dashed line is at {show_number(reference)}, the figure of {models[0].name}.")
     if len(models) > len(rows):
         sentences.append(f"The first {len(rows)} of {len(models)} rows.")
+    if selection:
+        sentences.append(selection)
     values = [f"{row.name}: {show_number(row.value)}{_interval_words(row.interval)}." for row in rows]
     description = " ".join([f"{quality}.", *values])
     title = "Quality of models"

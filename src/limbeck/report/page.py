@@ -7,6 +7,7 @@ several. A part has *sections*, and a section has *blocks*: tables, figures, not
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Figure, Notes, Section, Table, build_sections
 from limbeck.core.plugins import load_plugins
@@ -20,6 +21,7 @@ from limbeck.report import search_sections as search_sections
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import is_single_point
 from limbeck.report.names import title_of
+from limbeck.report.run_quality import reason_without_quality
 from limbeck.report.runs_beside import MAIN_HEADINGS, main_cells, run_blocks, training_seconds
 from limbeck.report.sections import Highlight, facts_of, highlights_of, sections_of, summary_of
 from limbeck.report.subjects import RunFolder, Subject
@@ -98,14 +100,32 @@ def build_page(subjects: Sequence[Subject]) -> Page:
 
 
 def _titles(subjects: Sequence[Subject]) -> list[str]:
-    """Return the titles of the parts: the names of their folders' content, with the folder behind names that recur."""
+    """Return the titles of the parts: the names of their folders' content, or the folders of names that recur."""
     names = [title_of(subject.title, subject.folder) for subject in subjects]
     counts = Counter(names)
     titles = []
     for name, subject in zip(names, subjects, strict=True):
-        is_unique = counts[name] == 1
-        titles.append(name if is_unique else f"{name} ({subject.folder})")
+        if counts[name] == 1:
+            titles.append(name)
+            continue
+        others = [str(other.folder.resolve()) for other in subjects if other is not subject]
+        titles.append(_title_by_folder(subject.folder, [*others, *names]))
     return titles
+
+
+def _title_by_folder(folder: Path, others: Sequence[str]) -> str:
+    """Return the shortest end of a folder's path by which it is told apart: `first`, or `old/first` beside `new/first`.
+
+    Args:
+        folder: The folder.
+        others: The paths of other folders, and names.
+    """
+    parts = folder.resolve().parts
+    for count in range(1, len(parts)):
+        end = parts[-count:]
+        if not any(Path(other).parts[-count:] == end for other in others):
+            return "/".join(end)
+    return str(folder)
 
 
 def _part(title: str, subject: Subject) -> Part:
@@ -207,7 +227,10 @@ def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
     rows: list[tuple[AnyCell, ...]] = []
     for title, subject in subjects:
         summary = summary_of(subject)
-        cells: list[AnyCell] = [title, summary.result or NOTHING]
+        result = summary.result
+        if not result and isinstance(subject, RunFolder):
+            result = reason_without_quality(subject)
+        cells: list[AnyCell] = [title, result or NOTHING]
         # Size, speed and time of a run; other folders have none.
         if isinstance(subject, RunFolder):
             cells += main_cells(subject, longest)

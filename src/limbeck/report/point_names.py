@@ -54,12 +54,19 @@ def place_names(axes: Axes, names: Sequence[str], points: Sequence[tuple[float, 
     for line in axes.get_lines():
         taken_boxes += _boxes_along(line.get_transform().transform(line.get_xydata()), padding)
 
+    # A name that lies on a line of the grid is harder to read, but easier to find than one that is far from its point.
+    grid_boxes: list[Bbox] = []
+    for line in axes.yaxis.get_gridlines():
+        grid_boxes += _boxes_along(line.get_transform().transform(line.get_xydata()), 0.0)
+    tries = [(offset, grid_boxes) for offset in _OFFSETS if math.hypot(*offset) <= _FARTHEST_WITHOUT_LINE]
+    tries += [(offset, []) for offset in _OFFSETS]
+
     for name, point in zip(names, points, strict=True):
         # The name is written at one offset after the other, until it is at a free place.
-        for offset in _OFFSETS:
+        for offset, other_boxes in tries:
             annotation = _write_name(axes, name, point, offset)
             box = annotation.get_window_extent().padded(padding)
-            touches_another = any(box.overlaps(taken_box) for taken_box in taken_boxes)
+            touches_another = any(box.overlaps(taken_box) for taken_box in [*taken_boxes, *other_boxes])
             if _is_inside(box, plot_area) and not touches_another:
                 taken_boxes.append(box)
                 _join_if_far(axes, point, offset)

@@ -16,6 +16,8 @@ from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
 from limbeck.report.quality_notes import missing_figures, reasons_against
 from limbeck.report.reliable import (
+    caution_of_agreement,
+    caution_of_retrieval,
     chance_of,
     has_share,
     interval_of_share,
@@ -103,6 +105,22 @@ def quality_of(run: RunFolder) -> Quality | None:
     if agreement is not None and agreement.spearman is not None and is_reliable_agreement(agreement):
         return _agreement_quality(agreement, agreement.spearman, start)
     return None
+
+
+def reason_without_quality(run: RunFolder) -> str:
+    """Return why `quality_of` gives no figure of a run, in a few words."""
+    if run.status.status == "running":
+        return "quality is measured at the end"
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    cautions = []
+    if evaluation.student.retrieval is not None:
+        cautions.append(caution_of_retrieval(evaluation.teacher.retrieval, "mrr_at_10"))
+    if evaluation.agreement is not None:
+        cautions.append(caution_of_agreement(evaluation.agreement))
+    reasons = [caution for caution in cautions if caution]
+    if not reasons:
+        return "quality was not measured"
+    return f"quality cannot be judged: {', '.join(reasons)}"
 
 
 def _retrieval_quality(

@@ -12,7 +12,7 @@ from limbeck.report.figures import MeasuredModel, quality_against_latency, quali
 from limbeck.report.names import without_path
 from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
 from limbeck.report.reliable import caution_of_speedup, reliable_speedup
-from limbeck.report.run_quality import quality_of
+from limbeck.report.run_quality import quality_of, reason_without_quality
 from limbeck.report.subjects import RunFolder
 
 MAIN_HEADINGS = ("As fast as its teacher", "Parameters", "Training")
@@ -177,7 +177,7 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     """Draw the quality of runs, also against latency, where all are judged by one figure and have one teacher.
 
-    A run whose figure is meaningless is not drawn.
+    A run whose figure is meaningless is not drawn. The caption names the runs that are left out.
 
     The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
     student: milliseconds of different runs cannot be compared.
@@ -186,17 +186,28 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     labels = set()
     teacher_paths = set()
     teacher_qualities = set()
+    # Of runs that are left out of both plots, and of those that are left out of the plot against latency alone.
+    without_figure = []
+    without_latency = []
     for title, run in runs:
         quality = quality_of(run)
-        if quality is None or quality.caution or run.record.evaluation is None:
+        if quality is None or run.record.evaluation is None:
+            without_figure.append(f"{title} ({reason_without_quality(run)})")
+            continue
+        if quality.caution:
+            without_figure.append(f"{title} (its {quality.label} is {quality.caution})")
             continue
         labels.add(quality.label)
         teacher_paths.add(run.record.teacher.name_or_path)
         # Two measurements of one teacher on the same rows may differ in the last digits.
         if quality.teacher is not None:
             teacher_qualities.add(round(quality.teacher, 3))
-        speedup = reliable_speedup(run.record.evaluation.first_batch)
+        batch = run.record.evaluation.first_batch
+        speedup = reliable_speedup(batch)
         share_of_latency = 1 / speedup if speedup else None
+        if not speedup:
+            reason = "it has no reliable speedup" if batch.speedup else "its latency was not measured"
+            without_latency.append(f"{title} ({reason})")
         models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
     # Runs that are judged by different figures, or learned from different teachers, have no common axes. Nor have runs
     # whose teacher has different values of one figure: these were measured on different text.
@@ -210,5 +221,12 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         [teacher_path] = teacher_paths
         teacher_name = short_model_name(teacher_path) or "teacher"
         models.insert(0, MeasuredModel(teacher_name, teacher_quality, latency=1.0))
-    yield from quality_rows(models, label, teacher_quality)
-    yield from quality_against_latency(models, label, "latency relative to the teacher's", front=False)
+    yield from quality_rows(models, label, teacher_quality, selection=_left_out(without_figure))
+    left_out = _left_out([*without_figure, *without_latency])
+    latency = "latency relative to the teacher's"
+    yield from quality_against_latency(models, label, latency, front=False, selection=left_out)
+
+
+def _left_out(runs: Sequence[str]) -> str:
+    """Return a sentence that names the runs that a plot leaves out, each with the reason; "" for none."""
+    return f"Left out: {'; '.join(runs)}." if runs else ""
