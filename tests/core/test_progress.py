@@ -383,3 +383,29 @@ def test_each_step_has_a_bar_with_its_own_rate(clock):
     assert re.search(r"reading a +\S+ +5,000 documents +500 documents/s", found)
     assert re.search(r"tokenising +\S+.* 2,000 of 4,000 characters +1,000 characters/s", found)
     assert re.search(r"loading +\S+ +900 bytes", found)
+
+
+@pytest.mark.parametrize("is_activity", [False, True])
+def test_a_terminal_of_80_columns_shows_the_whole_time_left(clock, is_activity):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80, color_system=None)
+    work = "comparing the teacher's sentence vectors with those of sentence-transformers"
+    if is_activity:
+        with activity(console, work) as tick:
+            tick(1, 12, "batches")
+            clock.now += 10
+            tick(2, 12, "batches")
+    else:
+        with ProgressBar(console) as report:
+            report(0.1, work, Count(100, "tokens"))
+            clock.now += 10
+            report(0.2, work, Count(1100, "tokens"))
+            report.bars.refresh()
+            clock.now += 1
+            report(0.3, "a short step", Count(2100, "tokens"))
+            report.bars.refresh()
+    lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\r", stream.getvalue()))
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.endswith(" left") and "comparing the teacher's" in line for line in lines)
+    if not is_activity:
+        assert any("a short step" in line and "tokens/s" in line and line.endswith(" left") for line in lines)

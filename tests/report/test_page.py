@@ -95,7 +95,7 @@ def test_text_from_folders_stays_text(copied, tmp_path):
     journal = (search / "search.journal").read_text()
     (search / "search.journal").write_text(journal.replace('"share":', f"{json.dumps(HOSTILE)}:"))
     unknown.mkdir()
-    (unknown / "search.json").write_text(json.dumps({"kind": HOSTILE, "name": HOSTILE, "status": "running"}))
+    (unknown / "search.json").write_text(json.dumps({"kind": HOSTILE, "name": f"{HOSTILE} 2", "status": "running"}))
     html = render_html(build_page(collect([folder, unfinished, look, search, unknown])))
     document = Document(html)
     assert "script" not in {tag for tag, _, _ in document.elements}
@@ -294,6 +294,9 @@ def test_paths_sections_and_warnings_are_printed(limbeck, tmp_path):
     assert process.returncode == 0 and "warning: The search 'slow'" in process.stdout
     assert f"Report: {tmp_path / 'report.html'}" in process.stdout
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert "Made the folder" not in process.stdout
+    process = limbeck("report", tmp_path, "--output", tmp_path / "new" / "page.html")
+    assert f"Made the folder '{tmp_path / 'new'}'." in process.stdout.splitlines()
 
 
 def test_mistakes_are_one_line(limbeck, tmp_path):

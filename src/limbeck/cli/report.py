@@ -1,5 +1,7 @@
 """`limbeck report`: what runs, comparisons, searches, evaluations and inspections found, as one page."""
 
+from pathlib import Path
+
 from rich.text import Text
 
 from limbeck.api.requests.report import ReportRequest
@@ -26,6 +28,8 @@ def report(request: ReportRequest, messages: Messages) -> None:
     """
     from limbeck.api.reporting import carry_out_report
 
+    output = request.output
+    makes_folder = output is not None and not Path(output).expanduser().parent.exists()
     written = carry_out_report(messages.of(request))
     warnings = written.page.warnings()
     content = {
@@ -38,5 +42,7 @@ def report(request: ReportRequest, messages: Messages) -> None:
     lines: list[str | Text] = [Text(f"warning: {line}", style="yellow") for line in warnings]
     if written.figures:
         lines.append(f"Figures: {counted(len(written.figures), 'file')} in {written.figures[0].parent}")
+    if makes_folder:
+        lines.append(f"Made the folder '{written.html.parent}'.")
     lines += [f"Report: {path}" for path in (written.markdown, written.html) if path is not None]
     print_result(messages.as_json, content, (), *lines)

@@ -43,9 +43,9 @@ def status(
 
     A run is dead if its process vanished without recording an end; interrupted and dead runs continue with --resume.
 
-    A run is silent if it is alive but has made no progress for ten minutes.
+    A run that is alive but has made no progress for ten minutes is 'running, no update for …'.
 
-    The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
+    The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or has no update.
     """
     from limbeck.core.run_status import find_runs, status_of
 

@@ -44,6 +44,8 @@ _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
 _NOTEBOOK_CLOCK_SECONDS = 1.0
 """Seconds between two drawings of the bars in a notebook while nothing reports."""
+_LETTERS_BESIDE = 30
+"""Letters of a terminal's line for a short bar, the percentage and the clock, with the gaps between them."""
 _NOTEBOOK_WIDTH = 115
 """Characters of a line in a notebook, as many as rich prints there."""
 
@@ -94,6 +96,21 @@ class _NotebookBars(progress.Progress):
             self._display = display(picture, display_id=True)
         else:
             self._display.update(picture)
+
+
+class _NameColumn(progress.TextColumn):
+    """The name of the work, the only column that is cut on a narrow terminal: the time behind it stays whole."""
+
+    def __init__(self) -> None:
+        # Rich narrows columns that may wrap before all others. This one is cut in place of wrapping.
+        super().__init__("[bold]{task.description}", table_column=Column(no_wrap=False))
+
+    def render(self, task: progress.Task) -> Text:
+        """Return the name as one line."""
+        name = super().render(task)
+        name.no_wrap = True
+        name.overflow = "ellipsis"
+        return name
 
 
 class ClockColumn(progress.TimeRemainingColumn):
@@ -168,8 +185,9 @@ class Bars:
         self.bars = bars_class(
             # It turns while a step takes long, so that a bar which stands still is told from a program that hangs.
             progress.SpinnerColumn(finished_text="⠿"),
-            progress.TextColumn("[bold]{task.description}"),
-            progress.BarColumn(bar_width=None),
+            _NameColumn(),
+            # With a ratio the bar has the width that the other columns leave.
+            progress.BarColumn(bar_width=None, table_column=Column(ratio=1)),
             *columns,
             console=console,
             expand=True,
@@ -411,7 +429,9 @@ class ProgressBar(Bars):
             self._base_time = now
             if self._is_even:
                 self.bars.reset(self._task, total=1.0)
-        self.bars.update(self._task, completed=share, description=what, rate=rate)
+        # On a narrow terminal the step and the clock matter more than the rate.
+        has_room = len(what) + len(rate) + _LETTERS_BESIDE <= self.console.width
+        self.bars.update(self._task, completed=share, description=what, rate=rate if has_room else "")
         # `_StandardError` has stopped the bar if another library had something to show.
         if self.console.is_terminal:
             self.bars.start()

@@ -199,7 +199,8 @@ class ProgressReporter(TrainerCallback):
         step_bars = self._bars
 
         def show_text(text: str) -> None:
-            step_bars.bars.update(self._task, description=text)
+            # Loss and rate are of the steps before this work, and a terminal of 80 columns has no room for them.
+            step_bars.bars.update(self._task, description=text, loss="", rate="")
             step_bars.line(text)
 
         def show_amount(done: int, total: int, unit: str, /) -> None:
@@ -212,7 +213,7 @@ class ProgressReporter(TrainerCallback):
         self._measuring_seconds += time.monotonic() - begin
         self._measured_steps.add(self._step)
         # An error in the work does not get here, so that the bar still names the work that failed.
-        step_bars.bars.update(self._task, description=self._title)
+        step_bars.bars.update(self._task, description=self._title, loss=self._loss, rate=self._rate)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Close the bar."""
