@@ -421,6 +421,18 @@ def test_beside_a_method_rows_of_a_named_label_get_the_task_of_the_teacher(place
         limbeck.validate(**options | {"label_column": "rating"}, method=method)
 
 
+@pytest.mark.parametrize("corpus", ["reviews.csv", "task.yaml", "mnli"])
+def test_a_mistake_in_the_method_is_told_alone(place, reviews, monkeypatch, corpus):
+    monkeypatch.chdir(place)
+    task = {"name": "mine", "type": "classification", "columns": {"text": "review", "label": "stars"}}
+    (place / "task.yaml").write_text(yaml.safe_dump({**task, "files": {"train": reviews.name}}))
+    options = {"teacher": "classification/teacher-bert", "student": 2, "corpus": corpus, "method": "tinybertt"}
+    with pytest.raises(LimbeckError) as caught:
+        limbeck.validate(**options)
+    assert str(caught.value).startswith("stages.0.method: Unknown method 'tinybertt'")
+    assert not caught.value.mistakes
+
+
 def test_beside_a_method_only_one_that_teaches_scores_gives_rows_without_a_named_label_a_task(place):
     options = {"teacher": str(place / "classification/teacher-bert"), "student": 2, "corpus": str(place / "pairs.tsv")}
     task = limbeck.validate(**options, method="output_distribution").recipe.corpus.task

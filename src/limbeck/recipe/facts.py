@@ -209,11 +209,15 @@ def _readable_corpus(document: Any) -> CorpusSpec | None:
     if corpus is None or corpus.task is not None:
         return corpus
     task_was_left_out = isinstance(document, dict) and document.get("task") is not None
-    if not task_was_left_out:
-        return corpus
-    # The task has mistakes. Another one takes its place, since sources of rows would be checked as texts without any.
-    # Its kind does not matter for whether files of rows exist.
-    any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
+    if task_was_left_out:
+        # The task has mistakes. Another one takes its place, since sources of rows would be checked as texts without
+        # any. Its kind does not matter for whether files of rows exist.
+        any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
+        return corpus.model_copy(update={"task": any_task})
+    # limbeck chooses the task of rows only for a method without mistakes, so the sources may be rows or name a task.
+    if any(source in TASKS or is_own_task(source) for source in corpus.places):
+        return None
+    any_task = TaskSpec.model_construct(kind=KIND_NAMES[0], labelled=False)
     return corpus.model_copy(update={"task": any_task})
 
 
