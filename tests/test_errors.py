@@ -57,6 +57,13 @@ def test_errors_cross_processes_and_are_said_again() -> None:
     assert str(again) == str(error) == str(CorpusError(str(error)))
 
 
+def test_a_word_of_a_name_is_suggested_where_it_is_in_one_name_alone() -> None:
+    names = ["sick_cosine", "stsb_cosine", "sst2"]
+    assert suggestion("sick", names).startswith(" Did you mean 'sick_cosine'?")
+    assert suggestion("sickk", names).startswith(" Did you mean 'sick_cosine'?")
+    assert suggestion("longg", ["the_first_long_one", "the_second_long_one"]).startswith(" Known:")
+
+
 def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
     assert suggestion("unifrom", ["uniform"]).startswith(" Did you mean 'uniform'?")
     assert suggestion("x" * 10**6, ["uniform", "last"]) == " Known: last, uniform."

@@ -25,6 +25,8 @@ _LONGEST_REASON = 200
 """Characters of another library's message."""
 _NEAR = 0.65
 """Similarity from which a name is taken for a misspelling; tensorrt and safetensors, which are not, have 0.63."""
+_NEAR_WORD = 0.8
+"""The same for a word of a name, since more of a short word is alike by chance."""
 _LIST_AFTER_SUGGESTION = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
 """The list of all names behind the nearest one, see `suggestion`."""
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
@@ -206,14 +208,19 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
 def nearest(value: str, choices: Iterable[str]) -> str:
     """Return the part of an error line that asks for the nearest choice; empty where none is near.
 
-    The nearest choice is the one that is spelt most alike. If none is, it is the only one that has the value as a word:
-    `int8` is a word of `onnx-int8`.
+    The nearest choice is the one that is spelt most alike. If none is, it is the only one that has the value as a word
+    (`int8` is a word of `onnx-int8`), or else a word that is spelt alike (`sickk` and a word of `sick_cosine`).
     """
     known = list(choices)
     # The comparison takes quadratic time, and no name is longer.
     matches = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
     if not matches:
-        names_with_word = [name for name in known if value.lower() in re.split("[-_]", name)]
+        words_of_names = {name: re.split("[-_]", name) for name in known}
+        names_with_word = [name for name, words in words_of_names.items() if value.lower() in words]
+        if not names_with_word:
+            every_word = {word for words in words_of_names.values() for word in words}
+            near_words = difflib.get_close_matches(value[:_LONGEST_NAME].lower(), every_word, n=1, cutoff=_NEAR_WORD)
+            names_with_word = [name for name, words in words_of_names.items() if set(near_words) & set(words)]
         if len(names_with_word) == 1:
             matches = names_with_word
     if not matches:

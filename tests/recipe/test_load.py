@@ -70,6 +70,16 @@ def test_shipped_recipes_are_valid_also_by_the_schema():
         jsonschema.validate({"teacher": {"modle": "x"}}, schema)
 
 
+def test_a_task_file_is_no_recipe(tmp_path):
+    path = tmp_path / "reviews.yaml"
+    path.write_text("name: reviews\ntype: classification\nlabels: [bad, good]\nfiles: {train: reviews.csv}\n")
+    message = (
+        rf"is a task file, not a recipe\. .*limbeck distill --corpus {path}.*limbeck evaluate MODEL --tasks {path}"
+    )
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(path)
+
+
 def test_mistakes_are_told_together(tiny_recipe):
     tiny_recipe["nme"] = "x"
     tiny_recipe["corpus"] |= {"lenght": 3, "unit": "page"}

@@ -135,6 +135,11 @@ def test_minutes_take_the_place_of_steps_and_stages_share_them():
     assert back[0]["training"] == {"max_steps": 7}
     with pytest.raises(RecipeError, match=r"--steps 3 and --minutes 10 both say"):
         merge_options({"stages": stages}, {"minutes": 10, "steps": 3})
+    for minutes in (-1.0, 0.0, 2e6, float("nan")):
+        with pytest.raises(RecipeError) as caught:
+            merge_options({"stages": stages}, {"minutes": minutes})
+        line = f"--minutes {minutes:g} is no time to train; give more than 0, up to 1,000,000."
+        assert str(caught.value) == line
 
 
 @pytest.mark.parametrize(

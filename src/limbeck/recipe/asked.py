@@ -19,6 +19,8 @@ CHOSEN_BY = ("teacher", "student", "corpus")
 
 _AMOUNTS_OF_TRAINING = ("max_steps", "num_train_epochs", "max_minutes")
 """Arguments that say how long a stage trains."""
+_MOST_MINUTES = 1_000_000
+"""Most minutes of all stages together."""
 _OVER_A_CONTINUED_RUN = {"output", "steps", "minutes", "training", "evaluation"}
 """Options that may change a run that is continued by the recipe in its folder."""
 
@@ -530,13 +532,16 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
         options: The options, with `minutes`.
 
     Raises:
-        RecipeError: for steps beside minutes.
+        RecipeError: for steps beside minutes, and for minutes that are no time.
     """
     minutes = options["minutes"]
     if "steps" in options:
         raise RecipeError(
             f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give only one of them."
         )
+    # The check of the recipe would name the share of a stage.
+    if not 0 < minutes <= _MOST_MINUTES:
+        raise RecipeError(f"--minutes {minutes:g} is no time to train; give more than 0, up to {_MOST_MINUTES:,}.")
     shares: list[float] = []
     for stage in stages:
         training = _mapping_or_empty(_mapping_or_empty(stage).get("training"))

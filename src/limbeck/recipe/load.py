@@ -43,6 +43,8 @@ _KEYS_OF_FILES = frozenset({"parallel", "files"})
 """Keys of mappings whose values are paths, by names that users choose, such as languages."""
 _KEYS_OF_TASKS = frozenset({"task", "tasks", "name"})
 """Keys whose values may be the path of a task's file."""
+_PARTS = frozenset({"teacher", "teachers", "student", "corpus", "stages"})
+"""Keys of which every recipe has some, and a task file has none."""
 
 
 def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
@@ -111,6 +113,12 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
         raise RecipeError(f"{origin} must be a mapping with the keys teacher, student, corpus and stages.")
+    # A task file says the type of its task, and a recipe has no such key.
+    if "type" in data and not _PARTS.intersection(data):
+        raise RecipeError(
+            f"'{path}' is a task file, not a recipe. To train a student on its rows, give it as the corpus: "
+            f"`limbeck distill --corpus {path}`. To score models on them: `limbeck evaluate MODEL --tasks {path}`."
+        )
     folder = Path(path).expanduser().parent
     document = expand_shorthands(data)
     return {key: with_paths_beside(part, folder, key) for key, part in document.items()}
