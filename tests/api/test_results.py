@@ -60,7 +60,7 @@ def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monk
     assert "Corpus" not in "".join(capfd.readouterr())
     assert "Transformer parameters" in str(result) and str(result).endswith(f"Student: {result.student}")
     table = result.to_pandas()
-    columns = ["figure", "teacher", "student", "speedup", "unit", "share, %", "low", "high"]
+    columns = ["figure", "teacher", "student", "speedup", "unit", "share, %", "low", "high", "note"]
     assert list(table.columns) == columns
     parameters = table[table["figure"] == "Transformer parameters, million"]
     (count,) = parameters["student"]

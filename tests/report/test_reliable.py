@@ -211,6 +211,13 @@ def test_cut_vectors_without_agreement_have_no_note_on_it():
     assert "agreement" not in note
 
 
+def test_a_table_of_numbers_says_why_a_share_is_missing():
+    values = {"teacher": {"retrieval": retrieval(0.8, 93)}, "student": {"retrieval": retrieval(0.6, 93)}}
+    rows = {row["figure"]: row for row in DictReader(StringIO(comparison_csv(values, details=True)))}
+    row = rows["Passage retrieval MRR@10"]
+    assert (row["share, %"], row["note"]) == ("", "too few passages")
+
+
 def test_a_speedup_that_contradicts_the_times_is_a_dash():
     batch = {"batch_size": 1, "rounds": 20, "speedup": 1.54}
     busy = batch | {"teacher": {"median_ms": 407.0}, "student": {"median_ms": 845.0}}

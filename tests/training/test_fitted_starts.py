@@ -80,8 +80,9 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     limbeck.distill(recipe | {"evaluation": {"enabled": False}})
     # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
-    read = [amount for amount in read if "pass" in amount[2]]
-    assert list(dict.fromkeys(unit for _, _, unit in read)) == [f"tokens, pass {number}/4" for number in range(1, 5)]
+    read = [amount for amount in read if amount[2].startswith("tokens, ")]
+    passes = [re.sub(r" \([\d,]+ each\)", "", unit) for _, _, unit in read]
+    assert list(dict.fromkeys(passes)) == ["tokens, held-out text", "tokens, layer 1 of 2", "tokens, layer 2 of 2"]
     counts = [done for done, _, _ in read]
     assert counts == sorted(counts), "the count goes on over all passes"
     done, total, _ = read[-1]
@@ -183,13 +184,18 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
     comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
     steps = []
-    monkeypatch.setattr(
-        "limbeck.training.distil.evaluate_student",
-        lambda run, report: evaluate_student(run, lambda share, step, count=None: steps.append(step)),
-    )
+    shares = []
+
+    def note(share, step, count=None):
+        steps.append(step)
+        shares.append(share)
+
+    monkeypatch.setattr("limbeck.training.distil.evaluate_student", lambda run, report: evaluate_student(run, note))
     result = limbeck.distill(recipe)
+    assert shares == sorted(shares)
+    assert len({share for share, step in zip(shares, steps, strict=True) if "untrained start" in step}) > 3
     assert steps[:2] == ["loading both models", "making the untrained start to compare with"]
-    pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens, pass 1/4"
+    pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens, held-out text"
     assert re.fullmatch(pattern, steps[2])
     tokens = result.record["stages"][0]["tokens"] // 2
     summary = result.record["evaluation"]["start"]["summary"]

@@ -329,7 +329,7 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
     with _ActivityBars(console, amount, elapsed, time_left, transient=True) as shown:
         task = shown.bars.add_task(what, total=None, amount="", left="")
         shown.line(what)
-        pace = _Pace()
+        pace = Pace()
 
         def tick(done: int, total: int, unit: str, /) -> None:
             text = amount_of(done, total, unit)
@@ -343,7 +343,7 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
         yield tick
 
 
-class _Pace:
+class Pace:
     """Estimates the time that counted work still takes, from the counts since the first one.
 
     Attributes:

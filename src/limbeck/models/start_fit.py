@@ -541,7 +541,13 @@ class _Text:
         total = self._layers * self._tokens_to_fit + 2 * self._tokens_held_out
         # A first pass may read a few more tokens than it was asked for.
         done = min(self._tokens_read, total)
-        self.start.tick(done, total, f"tokens, pass {self._passes}/{self._layers + 2}")
+        layer = self._passes - 1
+        if 1 <= layer <= self._layers:
+            # The number of tokens that the start's summary gives is that of one layer.
+            work = f"layer {layer} of {self._layers} ({self._tokens_to_fit:,} each)"
+        else:
+            work = "held-out text"
+        self.start.tick(done, total, f"tokens, {work}")
 
     def target(self, batch: SourceText, output: _LayerOutput) -> Tensor:
         """The target of a layer, float64 `[B, L, S]`, in the directions that a narrower student keeps."""

@@ -254,12 +254,12 @@ def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: 
         comparison: Teacher and student.
         in_millions: Give parameters in millions, as their labels then say. Without that a table of pandas, whose
             columns have one format, would show all numbers as powers of ten.
-        details: Add the unit, the student's share of the teacher's value in percent, and the ends of the student's 95 %
-            interval.
+        details: Add the unit, the student's share of the teacher's value in percent, the ends of the student's 95 %
+            interval, and a note where the figure says little, such as "too few passages".
     """
     columns = ["figure", "teacher", "student", "speedup"]
     if details:
-        columns += ["unit", "share, %", "low", "high"]
+        columns += ["unit", "share, %", "low", "high", "note"]
     rows = []
     for label, row in labelled_rows(comparison):
         scale = 1.0
@@ -277,7 +277,8 @@ def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: 
                 numbers[name] /= scale
         if details:
             numbers |= _details_of(row)
-        rows.append({"figure": figure, "unit": unit, **numbers})
+        note = "meaningless" if row.unit == "meaningless" else row.caution
+        rows.append({"figure": figure, "unit": unit, **numbers, "note": note})
     return to_csv(columns, rows)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.corpus_progress import CorpusProgress
-from limbeck.core.progress import Report, Tick, no_progress, part_of
+from limbeck.core.progress import Count, Report, Tick, no_progress, part_of
+from limbeck.core.progress_bars import Pace
 from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
@@ -38,6 +39,8 @@ from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
 
 _CHECKPOINT_SUMMARY = "Starts from a checkpoint."
+_SHARE_OF_FIT = 0.4
+"""Share of the progress that the fit of an untrained start takes."""
 
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
@@ -51,6 +54,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         The figures, by the names of the run's record.
     """
     plan = run.plan
+    report = _Forwards(report)
     report(0.0, "loading both models")
     student = load_model(str(run.student_folder))
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
@@ -68,7 +72,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         asymmetric=bool(plan.vector_stages),
         widths=plan.trained_widths,
         seed=plan.recipe.seed,
-        report=part_of(report, 0.0, share_of_comparison),
+        report=part_of(report, report.share, max(report.share, share_of_comparison)),
     )
 
     report_languages = part_of(report, share_of_comparison, share_of_comparison)
@@ -92,6 +96,26 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         scores = _score_held_out_rows(run, report_tasks, start_with_head)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
+
+
+class _Forwards:
+    """A report whose share never goes back: a start that is fitted takes a share of the progress, and others do not.
+
+    Args:
+        report: Receives the progress.
+
+    Attributes:
+        share: The share that was reported last.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.share = 0.0
+        self._report = report
+
+    def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
+        """Pass the progress on; these are the arguments of a `Report`."""
+        self.share = max(self.share, share)
+        self._report(self.share, what, count)
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -195,12 +219,17 @@ def _untrained_start(
 
 
 def _report_start(report: Report) -> Tick:
-    """Report that the untrained start is made, and return a function that reports how far it is."""
+    """Report that the untrained start is made, and return a function that reports how far its fit is."""
     what = "making the untrained start to compare with"
     report(0.0, what)
+    pace = Pace()
 
     def report_amount(done: int, total: int, unit: str, /) -> None:
-        report(0.0, f"{what}: {done:,} of {total:,} {unit}")
+        left = pace.time_left(done, total)
+        time_left = "" if left is None else left.after(0.0)
+        # The time stands before the count, which a narrow terminal may cut.
+        begin = f"{what} ({time_left})" if time_left else what
+        report(_SHARE_OF_FIT * done / total, f"{begin}: {done:,} of {total:,} {unit}")
 
     return report_amount
 
