@@ -125,6 +125,7 @@ def test_rows_held_out_from_the_training_files_have_the_start_too(tmp_path):
     assert task.start["ndcg_at_10"] == pytest.approx(task.student)
     assert f"| ↳ untrained start | – | {task.start_agreement:.3f} |" in table
     assert "| ↳ nDCG@10 of the untrained start | – |" in table
+    assert "or in a task file that you give as the corpus." in table
 
 
 @pytest.mark.usefixtures("no_start_is_made")

@@ -130,7 +130,10 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         # The teacher is named only if its scores stand beside the student's.
         if task.teacher_name and task.teacher is not None:
             note += f"; the teacher is '{task.teacher_name}'"
-        yield f"{note}. For reliable scores of the task, give development rows (corpus.development)."
+        yield (
+            f"{note}. For reliable scores of the task, give development rows: as corpus.development of a recipe, or in "
+            "a task file that you give as the corpus."
+        )
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
         yield from _retrieval_notes(evaluation, retrieval, pool=retrieval.pool)
