@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from limbeck.core.records import UntrainedStart
 from limbeck.core.records.run_evaluation import SENTENCE_IN_PASSAGES, SUMMARY_IN_BODIES
 from limbeck.errors import CorpusError
 from limbeck.evaluation import Amounts, Side, Start, compare_models
@@ -100,10 +101,19 @@ def test_agreement_is_the_mean_within_the_ranges_and_an_untrained_start_stands_b
     teacher, student = tiny_bert(3), tiny_bert(1)
     tokenizer = tiny_tokenizer()
     amounts = Amounts(pairs=300, retrieval_pairs=60, latency_seconds=0)
-    start = Start(Side(student, tokenizer), "Starts from here.")
+    start = Start([Side(student, tokenizer)], UntrainedStart(summary="Starts from here."))
     figures = compare_models(Side(teacher, tokenizer), Side(student, tokenizer), TEXTS, amounts, start=start)
     assert figures.start.agreement.spearman == figures.agreement.spearman
     assert figures.start.retrieval == figures.student.retrieval and figures.start.summary == "Starts from here."
+
+    # The teacher itself is the better one of two starts, in whatever order they are measured.
+    for models in ((student, teacher), (teacher, student)):
+        starts = Start([Side(model, tokenizer) for model in models], UntrainedStart())
+        beside = compare_models(Side(teacher, tokenizer), Side(student, tokenizer), TEXTS, amounts, start=starts)
+        assert beside.start.agreement.spearman == pytest.approx(1) and figures.agreement.spearman < 1
+        assert beside.start.retrieval.mrr_at_10 == max(
+            figures.teacher.retrieval.mrr_at_10, figures.student.retrieval.mrr_at_10
+        )
 
     sentences = choose_sentences(TEXTS, 300)
     sides = [

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.core import records
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.recipe.chosen_models import missing_fit, untrained_plan
+from limbeck.recipe.chosen_models import missing_fit, untrained_plans
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.training import start_text
@@ -94,6 +94,8 @@ def test_the_copied_layers_stand_beside_an_instant_student(instant):
     start = instant.record["evaluation"]["start"]
     assert start["summary"] == "Starts from teacher layers 1, 2, 4 and copied embeddings."
     assert start["agreement"]["spearman"] is not None
+    table = Path(instant.student).parent.joinpath("evaluation.md").read_text(encoding="utf-8")
+    assert "before the fit. The difference is the gain from the fit." in table and "The training" not in table
 
 
 def test_a_fit_changes_the_output_maps_alone(instant, bert_folder):
@@ -154,24 +156,26 @@ def test_a_run_without_a_fit_has_the_keys_that_it_had(bert_folder, text_folder, 
     [
         # An output map of 96 inputs is fitted to five tokens for each input or more.
         ({"layers": "random"}, 96 * 50, 96 * 5),
-        ({"layers": [1, 2, 4]}, 96 * 50 * 5, 96 * 5),
-        ({"layers": [1, 2, 4]}, 96 * 50 * 6, 96 * 6),
+        ({"layers": [1, 2, 4]}, 96 * 50 * 5, 96 * 25),
         ({"layers": [1, 2, 4]}, 10**9, 100_000),
         ({"layers": [1, 2, 4]}, 96 * 50 - 1, None),
         (START, 10**9, 500),
         (START, 0, None),
     ],
-    ids=["random", "few tokens", "more tokens", "copied", "too little text", "fitted", "instant"],
+    ids=["random", "more tokens", "copied", "too little text", "fitted", "instant"],
 )
 def test_the_untrained_start_is_fitted_where_training_read_enough(
     bert_folder, text_folder, tmp_path, start, trained, fitted
 ):
     plan = plan_run(Recipe.model_validate(with_start(bert_folder, text_folder, tmp_path, start)))
-    untrained = untrained_plan(plan.student_plan, trained_tokens=trained)
-    fit = untrained.spec.initialise.fit
-    assert (None if fit is None else fit.tokens) == fitted
+    untrained = untrained_plans(plan.student_plan, trained_tokens=trained)
+    fits = [plan.spec.initialise.fit for plan in untrained]
+    assert (None if fits[-1] is None else fits[-1].tokens) == fitted
+    # The copied layers stand beside the fitted ones, unless the student itself is fitted before its training.
+    assert len(untrained) == (2 if fitted and start != START else 1)
+    assert fits[0] is None or start == START
     # A note says why a trained student's start is not fitted.
-    reason = missing_fit(untrained, trained_tokens=trained)
+    reason = missing_fit(untrained[-1], trained_tokens=trained)
     assert bool(reason) == (fitted is None and trained > 0)
     if reason:
         assert "the training read 4,799 tokens: a fit comes with 4,800 tokens or more" in reason
@@ -179,7 +183,6 @@ def test_the_untrained_start_is_fitted_where_training_read_enough(
 
 def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("limbeck.recipe.chosen_models._TRAINED_TOKENS_PER_FITTED", 2)
-    monkeypatch.setattr("limbeck.recipe.chosen_models._LEAST_TRAINED_TOKENS_PER_FITTED", 1)
     monkeypatch.setattr("limbeck.recipe.chosen_models._FITTED_TOKENS_PER_INPUT", 1)
     comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
@@ -198,10 +201,13 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
     pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens, held-out text"
     assert re.fullmatch(pattern, steps[2])
     tokens = result.record["stages"][0]["tokens"] // 2
-    summary = result.record["evaluation"]["start"]["summary"]
-    assert summary.startswith("Starts from teacher layers 1, 2, 4 and copied embeddings. ")
-    assert "fitted in closed form" in summary or "was left out" in summary
-    assert 96 <= tokens < 10_000
+    start = result.record["evaluation"]["start"]
+    assert start["summary"] == "Both start from teacher layers 1, 2, 4 and copied embeddings."
+    assert 96 <= tokens <= start["fitted_tokens"] < 10_000
+    table = (tmp_path / "run" / "evaluation.md").read_text(encoding="utf-8")
+    assert "for each figure, the better of two students of the same shape without training" in table
+    assert f"fitted to the teacher on {start['fitted_tokens']:,} tokens" in table
+    assert "A fit to more text can be better: 'limbeck distill --steps 0' makes such a student." in table
     # The student itself was not fitted.
     assert "fit" not in result.record["student"]["initialisation"]
 
@@ -284,3 +290,16 @@ def test_records_of_fits_read_as_sentences():
     )
     kept = json.loads(json.dumps(records.Initialisation(summary="s", fit=fit).to_dict()))
     assert records.Initialisation.read(kept).fit == fit
+
+
+def test_the_copied_layers_of_a_stream_stand_beside_its_student_without_a_fit(
+    bert_folder, text_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("limbeck.recipe.chosen_models._TRAINED_TOKENS_PER_FITTED", 1)
+    monkeypatch.setattr("limbeck.recipe.chosen_models._FITTED_TOKENS_PER_INPUT", 1)
+    comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
+    recipe["corpus"] |= {"streaming": True, "held_out": 0.3}
+    start = limbeck.distill(recipe).record["evaluation"]["start"]
+    assert "fitted_tokens" not in start and start["agreement"]["spearman"] is not None
+    assert "The layers are not fitted to the teacher: text that is streamed," in start["summary"]

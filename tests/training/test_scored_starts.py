@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 import limbeck
@@ -13,6 +14,7 @@ from limbeck.models.loading import load_config, load_model
 from limbeck.models.start_head import names_of_head
 from limbeck.recipe import chosen_models
 from limbeck.training import distil, student_maker
+from limbeck.training import run as run_module
 from tests.support.methods import tiny_run, write_queries, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.mrpc_recipe import mrpc_recipe
@@ -59,7 +61,33 @@ def test_the_layers_of_a_start_are_fitted_where_there_is_text_for_it(recipe, tmp
     stage = recipe["stages"][0]
     stages = [stage | {"training": stage["training"] | {"max_steps": 7}}]
     evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", stages=stages)
-    assert evaluation.development[0].start and "fitted" in table
+    assert evaluation.development[0].start and evaluation.start.fitted_tokens
+    assert "and one with the same layers fitted to the teacher on" in table and "--steps 0" not in table
+
+
+def test_a_fit_never_lowers_a_score_of_the_start(recipe, tmp_path, monkeypatch):
+    """Each score is that of the better student: of the copied layers, or of the fitted ones."""
+    evaluation, _, _ = evaluation_of(recipe, tmp_path / "copied")
+    [as_copied] = evaluation.development
+    monkeypatch.setattr(chosen_models, "_TRAINED_TOKENS_PER_FITTED", 1)
+    stage = recipe["stages"][0]
+    stages = [stage | {"training": stage["training"] | {"max_steps": 7}}]
+
+    def scores_of_fit(made):
+        # The fitted student is the worse one: its head is turned around.
+        fitted = made.models[1]
+        with torch.no_grad():
+            fitted.classifier.weight.neg_()
+            fitted.classifier.bias.neg_()
+        return made
+
+    original = run_module.make_untrained
+    monkeypatch.setattr(run_module, "make_untrained", lambda makers: scores_of_fit(original(makers)))
+    evaluation, _, _ = evaluation_of(recipe, tmp_path / "fitted", stages=stages)
+    [beside_fit] = evaluation.development
+    assert evaluation.start.fitted_tokens
+    for metric, score in as_copied.start.items():
+        assert beside_fit.start[metric] >= score, metric
 
 
 @pytest.fixture

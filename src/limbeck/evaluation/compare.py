@@ -20,6 +20,7 @@ from limbeck.core.blocks import duration
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
+from limbeck.evaluation.best_figures import best_agreement, best_retrieval
 from limbeck.evaluation.latency import least_setting, longest_rounds, measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
@@ -145,15 +146,15 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Start:
-    """An untrained model of the student's shape, whose figures show what training added.
+    """Untrained models of the student's shape, whose figures show what training added.
 
     Attributes:
-        side: The model.
-        summary: Where its weights are from, in a sentence.
+        sides: The models; each figure is that of the better one.
+        record: Where their weights are from; it has no figures yet.
     """
 
-    side: Side
-    summary: str
+    sides: Sequence[Side]
+    record: records.UntrainedStart
 
 
 def compare_models(
@@ -176,8 +177,8 @@ def compare_models(
         texts: Texts that the student was not trained on; None of a run without text, which has neither agreement nor
             retrieval.
         amounts: How much is measured.
-        start: An untrained student of the same shape, which is measured on the same texts and takes as long as the
-            student; None leaves it out.
+        start: Untrained students of the same shape, which are measured on the same texts and take as long as the
+            student each; None leaves them out.
         asymmetric: Whether the retrieval is also measured with the student's vectors of queries and the teacher's of
             passages, which needs vectors of the same width.
         widths: Numbers of components that vectors are cut to for further figures; a width that is not smaller than that
@@ -201,11 +202,10 @@ def compare_models(
         seconds={},
     )
     if start is not None:
-        evaluation.start = records.UntrainedStart(summary=start.summary)
+        evaluation.start = start.record.model_copy()
     # Figures of cut vectors, by their width; they are filled in by both measures.
     cuts: dict[int, records.CutVectors] = {}
-    start_side = None if start is None else start.side
-    sides = _Sides(teacher, student, start_side)
+    sides = _Sides(teacher, student, () if start is None else start.sides)
     if texts is not None and amounts.pairs > 0:
         with _measuring(evaluation, "agreement"):
             _measure_agreement(evaluation, cuts, sides, texts, amounts.pairs, widths, report)
@@ -288,11 +288,11 @@ def _measuring(evaluation: records.RunEvaluation, name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The models whose sentence vectors are compared; `start` is None where no untrained student is measured."""
+    """The models whose sentence vectors are compared; `starts` are the untrained students."""
 
     teacher: Side
     student: Side
-    start: Side | None
+    starts: Sequence[Side]
 
 
 def _measure_agreement(
@@ -338,9 +338,10 @@ def _measure_agreement(
     for width in _usable_widths(widths, student_vectors, teacher_vectors):
         cut = cuts.setdefault(width, records.CutVectors(width=width))
         cut.agreement = measure(inference.cut_vectors(student_vectors, width))
-    if sides.start is not None and evaluation.start is not None:
+    if sides.starts and evaluation.start is not None:
         report_start = progress.part_of(report, *_START_AGREEMENT)
-        evaluation.start.agreement = measure(encode_sentences(sides.start, sentences, report_start))
+        agreements = [measure(encode_sentences(side, sentences, report_start)) for side in sides.starts]
+        evaluation.start.agreement = best_agreement(agreements)
 
 
 def _note_vector_width(
@@ -421,10 +422,13 @@ def _measure_retrieval(
         figures.teacher = score(cut_queries_of_teacher, cut_passages_of_teacher)
         if asymmetric and have_same_width:
             figures.asymmetric = score(cut_queries, cut_passages_of_teacher)
-    if sides.start is not None and evaluation.start is not None:
+    if sides.starts and evaluation.start is not None:
         report_start = progress.part_of(report, *_START_RETRIEVAL)
-        start_queries, start_passages = sides.start.encode(pool.pairs, report_start, retrieval.ROLES)
-        evaluation.start.retrieval = score(start_queries, start_passages)
+        figures_of_starts = []
+        for side in sides.starts:
+            start_queries, start_passages = side.encode(pool.pairs, report_start, retrieval.ROLES)
+            figures_of_starts.append(score(start_queries, start_passages))
+        evaluation.start.retrieval = best_retrieval(figures_of_starts)
 
 
 def grow_pool_of(teacher: Side, search: passages.SearchPairs, report: progress.Report) -> passages.Pool:

@@ -1,8 +1,11 @@
 """`compare_outputs`: scores of teacher and student on development rows, and the rows on which they disagree."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from limbeck.core import records
+from limbeck.evaluation.best_figures import best_scores
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from limbeck.kinds.beside_teacher import Disagreements
 from limbeck.kinds.kind import Outputs
@@ -21,7 +24,7 @@ def compare_outputs(
     student: Outputs,
     teacher: Outputs | None = None,
     *,
-    start: Outputs | None = None,
+    starts: Sequence[Outputs] = (),
 ) -> records.DevelopmentFigures:
     """Score a student and its teacher on a split by the outputs of their heads, and find where they disagree.
 
@@ -30,7 +33,7 @@ def compare_outputs(
         split: A labelled split of it.
         student: The outputs of the student's head, as `read_outputs` returns them, with classes in the task's order.
         teacher: The outputs of the teacher's head; None scores the student alone.
-        start: The outputs of the student's head before its training; None where there is no such student.
+        starts: The outputs of the heads of untrained students, of which the best scores count.
 
     Returns:
         The figures. The caller adds the names of the models and the stage of the run.
@@ -50,8 +53,8 @@ def compare_outputs(
     figures.chance = dict(chance_of(task, rows))
     figures.only_answer = only_answer(task, student_answers)
 
-    if start is not None:
-        figures.start = dict(score(task, split, rows, prepared.decode(split, start)))
+    if starts:
+        figures.start = best_scores([score(task, split, rows, prepared.decode(split, start)) for start in starts])
 
     # The teacher's scores, and the rows on which the two models differ. Kinds without a measure of that have none.
     answers = [student_answers]

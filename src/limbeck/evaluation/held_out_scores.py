@@ -13,6 +13,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.corpus.batches.batch import LABELS, Batch, read_batch
 from limbeck.errors import CorpusError
+from limbeck.evaluation.best_figures import best_scores, highest
 from limbeck.kinds.kind import HeldOutRows, Kind
 from limbeck.kinds.registry import KINDS
 from limbeck.models import families, inference, streams, taps
@@ -28,7 +29,7 @@ def measure_task(
     collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, Tensor]],
     task: str,
     *,
-    start: PreTrainedModel | None = None,
+    starts: Sequence[PreTrainedModel] = (),
     labelled: bool = True,
     batch_size: int = 32,
 ) -> records.TaskFigures:
@@ -43,7 +44,7 @@ def measure_task(
         rows: Held-out rows.
         collate: Function that makes a batch of rows.
         task: Name of a kind of task.
-        start: The student before its training, with that head; None where there is no such student.
+        starts: Untrained students with that head, of which the best scores count.
         labelled: Whether the rows have labels.
         batch_size: Rows a forward pass.
 
@@ -89,11 +90,10 @@ def measure_task(
         agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
         figures.metric = agreement.metric
         figures.agreement = agreement.value
-    start_answers = None
-    if start is not None:
-        start_answers = _predict(start, [batch.student for batch in batches], kind).numpy()
-    if start_answers is not None and teacher_answers is not None:
-        figures.start_agreement = kind.held_out_agreement(start_answers, teacher_answers, held_out).value
+    answers_of_starts = [_predict(start, [batch.student for batch in batches], kind).numpy() for start in starts]
+    if teacher_answers is not None:
+        agreements = [kind.held_out_agreement(answers, teacher_answers, held_out) for answers in answers_of_starts]
+        figures.start_agreement = highest(agreement.value for agreement in agreements)
 
     if not labelled:
         figures.labelled = False
@@ -106,9 +106,11 @@ def measure_task(
     figures.student = main.student
     figures.teacher = main.teacher
     figures.further = further
-    if start_answers is not None:
-        scores_of_start = kind.held_out_scores(start_answers, labels, held_out)
-        figures.start = {score.metric: score.value for score in scores_of_start}
+    scores_of_starts = []
+    for answers in answers_of_starts:
+        scores = kind.held_out_scores(answers, labels, held_out)
+        scores_of_starts.append({score.metric: score.value for score in scores})
+    figures.start = best_scores(scores_of_starts)
     figures.chance = dict(kind.held_out_chance(labels, held_out))
     return figures
 

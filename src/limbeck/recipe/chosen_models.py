@@ -24,15 +24,13 @@ from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, p
 from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_alone
 from limbeck.recipe.tokenizer_plans import read_alike
 
-_TRAINED_TOKENS_PER_FITTED = 50
+_TRAINED_TOKENS_PER_FITTED = 10
 """The fit of an untrained start reads one token for so many of the training, so that it costs little beside it."""
 _MOST_FITTED_TOKENS = 100_000
 """Most tokens that the fit of an untrained start reads, as many as a fit reads by default."""
 _FITTED_TOKENS_PER_INPUT = 5
 """Tokens that a fit needs for each input of an output map. A fit to about one for each input learns the noise of its
 text, and makes the student worse on other text."""
-_LEAST_TRAINED_TOKENS_PER_FITTED = 10
-"""Fewest tokens of the training for each one of a fit, where a fit needs more tokens than a small share of them."""
 
 
 @dataclass(frozen=True)
@@ -175,16 +173,17 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
         return ChosenModels(teacher, plan, obstacle=str(error))
 
 
-def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
-    """Return the plan of the untrained student that a trained one is compared with.
+def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[StudentPlan]:
+    """Return the plans of the untrained students that a trained one is compared with: figure by figure the better one.
 
-    It has the student's shape, and the best start that this shape has without training. So the comparison shows what
+    They have the student's shape, and the starts that this shape has without training. So the comparison shows what
     the training has added to the start:
 
     - A student that starts from a checkpoint is compared with this checkpoint.
     - A student that starts from layers of a model is compared with these layers, and one that starts at random with
-      layers of its teacher, if its shape allows. Layers are fitted to the teacher where the training was long enough
-      for the text of a fit: a fit of too few tokens makes them worse.
+      layers of its teacher, if its shape allows. Where the training was long enough for the text of a fit, the same
+      layers follow, fitted to the teacher: a fit may raise one figure and lower another.
+    - A student that was fitted before its training is compared with the fitted layers.
     - A student that was fitted and not trained is compared with its layers before the fit.
 
     Args:
@@ -193,21 +192,25 @@ def untrained_plan(student: StudentPlan, *, trained_tokens: int) -> StudentPlan:
     """
     start = student.spec.initialise
     if start.checkpoint is not None:
-        return student
+        return [student]
     if start.fit is not None:
         # The comparison shows what the training has changed, or what the fit has where nothing was trained.
         if trained_tokens > 0:
-            return student
-        return _with_start(student, fit=None)
+            return [student]
+        return [_with_start(student, fit=None)]
 
-    untrained = student
+    copied = student
     if start.layers == "random":
         # `ends` copies layers of the bottom and the top of the teacher, as in a recipe that names no start.
-        untrained = _with_start(student, layers="ends", embeddings="auto")
-    if trained_tokens < _trained_tokens_for_fit(untrained):
-        return untrained
+        copied = _with_start(student, layers="ends", embeddings="auto")
+    if trained_tokens < _trained_tokens_for_fit(copied):
+        return [copied]
     share_of_training = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
-    return with_fit(untrained, FitOptions(tokens=max(share_of_training, _needed_tokens(untrained))))
+    fitted = with_fit(copied, FitOptions(tokens=max(share_of_training, _needed_tokens(copied))))
+    # Layers of some kinds cannot be fitted.
+    if fitted.spec.initialise.fit is None:
+        return [copied]
+    return [copied, fitted]
 
 
 def _needed_tokens(student: StudentPlan) -> int:
@@ -217,14 +220,14 @@ def _needed_tokens(student: StudentPlan) -> int:
 
 def _trained_tokens_for_fit(student: StudentPlan) -> int:
     """Fewest tokens that a training reads for a fit of the untrained start to be worth its time."""
-    return _LEAST_TRAINED_TOKENS_PER_FITTED * _needed_tokens(student)
+    return _TRAINED_TOKENS_PER_FITTED * _needed_tokens(student)
 
 
 def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
     """Say why the copied layers of an untrained start are not fitted; "" where they are, or where none are copied.
 
     Args:
-        untrained: The plan that `untrained_plan` gave.
+        untrained: The last of the plans that `untrained_plans` gave.
         trained_tokens: Tokens that the student's training read; 0 where nothing was trained.
     """
     start = untrained.spec.initialise

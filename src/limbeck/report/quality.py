@@ -28,13 +28,13 @@ from limbeck.core.records import (
     TaskFigures,
     text_of,
 )
+from limbeck.core.records.run_evaluation import RETRIEVAL
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes
 from limbeck.report.reliable import (
-    RETRIEVAL,
     caution_of_agreement,
     caution_of_retrieval,
     caution_of_speedup,
@@ -52,7 +52,7 @@ AGREEMENT = "Agreement on rows the teacher may have been trained on"
 AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without labels"
 """Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
 UNTRAINED_START = "untrained start"
-"""Label of the figures of the best untrained student of the same shape."""
+"""Label of the figures of the untrained start; see `limbeck.core.records.UntrainedStart`."""
 _SHARE_OF_EQUAL_ANSWERS = "accuracy"
 """The metric of an agreement that needs no name: how many rows both models give the same answer."""
 _PART_MARK = "  "

@@ -15,15 +15,12 @@ from limbeck.core.records import (
     Retrieval,
     RunEvaluation,
 )
-from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, SATURATED
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, RETRIEVAL, SATURATED
 
 _SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows, but for the accuracy of tagged words."""
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics that are a correlation over rows; Matthews' is that of two classes."""
-
-RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
-"""Fields of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 WEAK = 0.2
 """A teacher with less has a weak score, such as an F1 or a correlation."""
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Count, Report, Tick, no_progress, part_of
 from limbeck.core.progress_bars import Pace
-from limbeck.core.records import RunEvaluation, StartedHead, UntrainedStart
+from limbeck.core.records import RunEvaluation, UntrainedStart
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
 from limbeck.evaluation.combined_side import CombinedSide
@@ -38,7 +38,6 @@ from limbeck.training.student_maker import NO_HEAD_TO_START_WITH
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
 
-_CHECKPOINT_SUMMARY = "Starts from a checkpoint."
 _SHARE_OF_FIT = 0.4
 """Share of the progress that the fit of an untrained start takes."""
 
@@ -82,19 +81,19 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     begin = time.perf_counter()
     report_tasks = part_of(report, share_of_comparison, 1.0)
-    start_with_head = None
+    starts_with_head: Sequence[PreTrainedModel] = ()
     # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
     if plan.stages and _scores_rows(run):
-        start_with_head, comparison.start = _untrained_with_head(run, report_tasks)
+        starts_with_head, comparison.start = _untrained_with_head(run, report_tasks)
     development = measure_tasks(
-        plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, start=start_with_head
+        plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, starts=starts_with_head
     )
     if development:
         comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
         scores: dict[str, Any] = {"development": [figures.to_dict() for figures in development]}
     else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        scores = _score_held_out_rows(run, report_tasks, start_with_head)
+        scores = _score_held_out_rows(run, report_tasks, starts_with_head)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
 
 
@@ -185,7 +184,7 @@ def _chose_step_field(plan: RunPlan) -> dict[str, Any]:
 def _untrained_start(
     run: Run, teacher_vectors: str | SentenceHead, student_vectors: str | SentenceHead, amounts: Amounts, report: Report
 ) -> tuple[Start | None, str]:
-    """Make the untrained student that the trained one is compared with.
+    """Make the untrained students that the trained one is compared with.
 
     Args:
         run: The run.
@@ -205,7 +204,7 @@ def _untrained_start(
     if not compares_vectors or is_untrained:
         return None, ""
     try:
-        model, initialisation = run.make_untrained(tick=_report_start(report))
+        students = run.make_untrained(tick=_report_start(report))
     except LimbeckError as error:
         return None, str(error)
     # Where the student pools otherwise than its teacher, maps behind its pooling were trained with it, so a start has
@@ -213,9 +212,8 @@ def _untrained_start(
     vectors = student_vectors
     if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
         vectors = pooling_alone(student_vectors)
-    summary = initialisation.summary or _CHECKPOINT_SUMMARY
-    side = _side(run, model.eval(), run.tokenizers.student, vectors, folder=None)
-    return Start(side, summary), ""
+    sides = [_side(run, model.eval(), run.tokenizers.student, vectors, folder=None) for model in students.models]
+    return Start(sides, students.record), ""
 
 
 def _report_start(report: Report) -> Tick:
@@ -246,25 +244,25 @@ def _scores_rows(run: Run) -> bool:
     return len(corpus.held_out) >= FEWEST_ROWS
 
 
-def _untrained_with_head(run: Run, report: Report) -> tuple[PreTrainedModel | None, UntrainedStart]:
-    """Make the untrained student with the head of its teacher that is scored beside the trained one.
+def _untrained_with_head(run: Run, report: Report) -> tuple[Sequence[PreTrainedModel], UntrainedStart]:
+    """Make the untrained students with the head of their teacher that are scored beside the trained one.
 
     Args:
         run: A run whose student has the head of a task.
         report: Receives progress.
 
     Returns:
-        The untrained student, or None where it cannot be made, with where it is from, or the reason.
+        The untrained students with where they are from; or none with the reason why they cannot be made.
     """
     try:
-        model, initialisation = run.make_untrained(run.plan.head, _report_start(report))
+        students = run.make_untrained(run.plan.head, _report_start(report))
     except LimbeckError as error:
-        return None, UntrainedStart(unavailable=str(error))
-    head = initialisation.head or StartedHead()
-    if not set(names_of_head(model)) <= set(head.copied):
-        return None, UntrainedStart(unavailable=NO_HEAD_TO_START_WITH)
-    layers = initialisation.summary or _CHECKPOINT_SUMMARY
-    return model.eval(), UntrainedStart(summary=f"{layers} The head is from the same model.")
+        return (), UntrainedStart(unavailable=str(error))
+    # All of them have the same head.
+    if not set(names_of_head(students.models[0])) <= set(students.copied_head):
+        return (), UntrainedStart(unavailable=NO_HEAD_TO_START_WITH)
+    students.record.summary += " The head is from the same model."
+    return [model.eval() for model in students.models], students.record
 
 
 def _combined_side(run: Run, members: Sequence[TeacherInfo], vectors: str | SentenceHead) -> Side:
@@ -342,13 +340,13 @@ def _side(
     return Side(model, tokenizer, vectors, max_length=length, folder=folder)
 
 
-def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None) -> dict[str, Any]:
+def _score_held_out_rows(run: Run, report: Report, starts: Sequence[PreTrainedModel]) -> dict[str, Any]:
     """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
 
     Args:
         run: The run.
         report: Receives progress.
-        start: The student before its training; None leaves it out.
+        starts: Untrained students; without any they are left out.
 
     Returns:
         The record's field `task` with the scores, or with the reason why there are none. Without such a head there is
@@ -375,7 +373,7 @@ def _score_held_out_rows(run: Run, report: Report, start: PreTrainedModel | None
             corpus.held_out,
             collate,
             stage.pairing.task,
-            start=start,
+            starts=starts,
             labelled=stage.pairing.labelled,
         )
     except LimbeckError as error:

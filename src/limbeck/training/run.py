@@ -32,7 +32,7 @@ from limbeck.methods.teaching import Teaching
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import pads_against_positions
-from limbeck.recipe.chosen_models import missing_fit, untrained_plan
+from limbeck.recipe.chosen_models import missing_fit, untrained_plans
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
@@ -70,6 +70,7 @@ from limbeck.training.teacher_records import describe_source, describe_teachers
 from limbeck.training.teaching.models import TeacherModels
 from limbeck.training.teaching.taught_texts import check_texts_taught, print_teachings, sample_text
 from limbeck.training.teaching.teacher_dtype import teacher_dtype
+from limbeck.training.untrained_students import UntrainedStudents, make_untrained
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 
@@ -322,10 +323,8 @@ class Run:
             tick=tick,
         )
 
-    def make_untrained(
-        self, head: Head | None = None, tick: Tick = no_tick
-    ) -> tuple[PreTrainedModel, records.Initialisation]:
-        """Make the best start that a student of the recipe's shape has without training; see `untrained_plan`.
+    def make_untrained(self, head: Head | None = None, tick: Tick = no_tick) -> UntrainedStudents:
+        """Make the students of the recipe's shape that the trained one is compared with; see `untrained_plans`.
 
         Args:
             head: The head that it gets, from its teacher where shapes allow. None where only its sentence vectors are
@@ -336,17 +335,19 @@ class Run:
             ModelError: if it cannot start with that head, or a model cannot be loaded.
         """
         tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
-        plan = untrained_plan(self.plan.student_plan, trained_tokens=tokens)
+        plans = untrained_plans(self.plan.student_plan, trained_tokens=tokens)
         beat_and_tick = self.heartbeat.with_beats(tick)
-        maker = self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick)
+        makers = [self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick) for plan in plans]
         # A fit takes minutes, so a start that would lack its head is refused before it.
-        if head is not None and not maker.may_copy_head():
+        if head is not None and not makers[0].may_copy_head():
             raise ModelError(NO_HEAD_TO_START_WITH)
-        model, initialisation = maker.make()
-        reason = missing_fit(plan, trained_tokens=tokens)
+        students = make_untrained(makers)
+        reason = missing_fit(plans[-1], trained_tokens=tokens)
         if reason:
-            initialisation.summary += f" {reason}"
-        return model, initialisation
+            students.record.summary += f" {reason}"
+        if not self.plan.stages:
+            students.record.gain_of = "fit"
+        return students
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:

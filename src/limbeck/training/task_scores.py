@@ -5,7 +5,7 @@ labels. The tasks are those that the recipe names under `evaluation.tasks`. If i
 *development rows*: labelled rows of the last stage's own task that nothing is trained on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ def measure_tasks(
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report = progress.no_progress,
     *,
-    start: PreTrainedModel | None = None,
+    starts: Sequence[PreTrainedModel] = (),
 ) -> list[records.DevelopmentFigures]:
     """Score a run's student and its teacher: on `evaluation.tasks`, else on the last stage's development rows.
 
@@ -54,7 +54,7 @@ def measure_tasks(
         student: Folder of the saved student.
         load_teacher: Loads the teacher of a stage, see `TeacherModels.load`.
         report: Receives the progress.
-        start: The student before its training, with the head of the task; None where there is no such student.
+        starts: Untrained students with the head of the task, of which the best scores count.
 
     Returns:
         The figures of each split of each task. A task that cannot be scored has one entry, with the reason.
@@ -69,7 +69,7 @@ def measure_tasks(
         report_task = progress.part_of(report, number / len(tasks), (number + 1) / len(tasks))
         try:
             figures_of_task = _score_on_task(
-                task.load(), stage, tokenizers.of_stage(stage), student, load_teacher, report_task, start
+                task.load(), stage, tokenizers.of_stage(stage), student, load_teacher, report_task, starts
             )
         except LimbeckError as error:
             figures_of_task = [records.DevelopmentFigures(task=task.name, unavailable=str(error))]
@@ -131,7 +131,7 @@ def _score_on_task(
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
     report: progress.Report,
-    start: PreTrainedModel | None,
+    starts: Sequence[PreTrainedModel],
 ) -> list[records.DevelopmentFigures]:
     """Score the student, and the teacher if it has the task's head, on every scored split of a task.
 
@@ -142,7 +142,7 @@ def _score_on_task(
         student: Folder of the saved student.
         load_teacher: Loads the teacher.
         report: Receives the progress.
-        start: The student before its training; None leaves it out.
+        starts: Untrained students; without any they are left out.
     """
     # Only labelled rows teach the head of a task.
     assert isinstance(stage.corpus, LabelledSettings)
@@ -153,7 +153,7 @@ def _score_on_task(
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
     has_teacher = stage.teacher_head is not None and stage.teacher.is_one_model
     # Each model takes an equal part of the progress.
-    count = [True, has_teacher, start is not None].count(True)
+    count = 1 + int(has_teacher) + len(starts)
     reports = [progress.part_of(report, part / count, (part + 1) / count) for part in range(count)]
 
     student_outputs = _outputs_by_split(
@@ -164,10 +164,10 @@ def _score_on_task(
         renamed_classes={},
         report=reports.pop(0),
     )
-    start_outputs: dict[str, Outputs] = {}
-    if start is not None:
+    outputs_of_starts: list[dict[str, Outputs]] = []
+    for start in starts:
         set_padding(start, tokenizer)
-        start_outputs = _outputs_by_split(
+        outputs_of_start = _outputs_by_split(
             "the untrained start",
             start.to(choose_device("auto")),
             prepared,
@@ -175,6 +175,7 @@ def _score_on_task(
             renamed_classes={},
             report=reports.pop(0),
         )
+        outputs_of_starts.append(outputs_of_start)
     teacher_outputs: dict[str, Outputs] = {}
     if has_teacher:
         rows_of_teacher = prepared
@@ -191,7 +192,11 @@ def _score_on_task(
 
     return [
         compare_outputs(
-            prepared, split, student=outputs, teacher=teacher_outputs.get(split), start=start_outputs.get(split)
+            prepared,
+            split,
+            student=outputs,
+            teacher=teacher_outputs.get(split),
+            starts=[outputs_of_start[split] for outputs_of_start in outputs_of_starts],
         )
         for split, outputs in student_outputs.items()
     ]

@@ -15,6 +15,8 @@ FEWEST_DOCUMENTS = 5
 """Fewest documents whose agreement has an interval: of fewer, resamples would be nearly the same."""
 FEWEST_QUERIES = 200
 """Fewest queries of a retrieval, or sentences of an agreement, whose figure counts for more than a rough one."""
+RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
+"""The figures of `Retrieval` in the order of the table; for shortened vectors the table has the first one only."""
 SATURATED = 0.9
 """A score of the teacher's retrieval above which the search is too easy to tell students apart."""
 
@@ -155,18 +157,24 @@ class Agreement(Record):
 
 
 class UntrainedStart(Record):
-    """The figures of the best student of the same shape that was not trained, on the texts of the student's figures.
+    """The figures that the student's shape has without training, on the texts of the student's figures.
 
-    Its scores on labelled rows stand beside the student's, in `DevelopmentFigures` and `TaskFigures`.
+    Where its layers could be fitted, each figure is the better one of two students: one has the layers as they are
+    copied, and the other has the same layers fitted to the teacher. Scores on labelled rows stand beside the student's,
+    in `DevelopmentFigures` and `TaskFigures`.
 
     Attributes:
-        summary: Where its weights are from, in a sentence.
+        summary: Where the weights are from, in a sentence.
+        fitted_tokens: Tokens that the fit of the second student read; None where there is one student.
+        gain_of: What lies between the start and the student: `training`, or `fit` where nothing was trained.
         agreement: Its agreement with the teacher.
         retrieval: Its retrieval.
         unavailable: Why there are no figures.
     """
 
     summary: str = ""
+    fitted_tokens: Number | None = None
+    gain_of: str = "training"
     agreement: Agreement | None = None
     retrieval: Retrieval | None = None
     unavailable: str | None = None
@@ -212,7 +220,7 @@ class TaskFigures(Record):
         agreement_metric: The metric of the agreement, where it is another one.
         further: Scores by further metrics.
         chance: Scores of a model that does not read the rows, by metric, where they are known.
-        start: Scores of the untrained start, by metric, where it was scored.
+        start: Scores of the untrained start, by metric, where it was scored; see `UntrainedStart`.
         start_agreement: Its agreement.
         labelled: False where the rows have no labels, so that only the agreement was measured; None for any other.
         only_answer: Whether the student gives one answer to all rows.
@@ -291,7 +299,7 @@ class DevelopmentFigures(Record):
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
         teacher_intervals: The teacher's.
         chance: Scores of a model that does not read the rows, by metric, where they are above 0.
-        start: The untrained start's scores, where it was scored.
+        start: The untrained start's scores, where it was scored; see `UntrainedStart`.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
         confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
@@ -390,7 +398,7 @@ class RunEvaluation(Record):
             teacher's sentence vectors.
         cut: The same of shorter vectors, a width each, the widest first.
         chose_step: Whether the held-out text chose the step whose student was kept.
-        start: The best untrained start of the student's shape, which shows what training added.
+        start: The figures of the student's shape without training, which show what training added.
         languages: Figures by language, where the languages of the text are known.
     """
 
