@@ -14,7 +14,8 @@ from limbeck.report.quality import comparison_csv
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import Quality
 from limbeck.report.scores import share_kept
-from limbeck.report.student_results import held_out_results
+from limbeck.report.student_card import model_card
+from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
 from tests.support.run_figures import evaluation, retrieval
 
@@ -43,15 +44,35 @@ def test_a_measure_that_tells_has_a_share_and_the_start_beside_it():
 def test_a_student_below_the_untrained_start_is_told_so():
     values = evaluation()
     start = values["start"]["retrieval"]
-    assert "worse than the untrained start" not in comparison_markdown(values)
-    # The student's interval ends at 0.62.
+    assert "The training " not in comparison_markdown(values)
+    # The student's interval ends at 0.62. What got better stands in the same note, which does not deny it.
     start["mrr_at_10"] = 0.61
+    assert (
+        "The training did not improve the retrieval MRR@10: 0.600 is below the untrained start's 0.610, within its "
+        "95 % interval. The training improved the agreement: 0.700 against 0.300. Train more steps.\n"
+    ) in comparison_markdown(values)
+    values["start"]["agreement"]["spearman"] = 0.7
     text = comparison_markdown(values)
-    assert "worse than the untrained start" not in text and "The training changed little" in text
+    assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
+    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps.\n" in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
-    assert "worse than the untrained start: the student's retrieval MRR@10 (0.600) is below the untrained" in text
+    assert "The training made the retrieval MRR@10 worse: 0.600 is below the untrained start's 0.630. " in text
     assert "Train more steps, or start from the teacher's layers" in text and "changed little" not in text
+
+
+def test_a_start_of_two_students_says_so():
+    values = evaluation()
+    values["start"] |= {"fitted_tokens": 15_383, "summary": "Both start from teacher layers 1, 6."}
+    note = (
+        "Untrained start: for each figure, the better of two students of the same shape without training: one with the "
+        "layers as they are copied, and one with the same layers fitted to the teacher on 15,383 tokens. The "
+        "difference is the gain from the training. Both start from teacher layers 1, 6."
+    )
+    more_text = " A fit to more text can be better: 'limbeck distill --steps 0' makes such a student."
+    assert f"{note}{more_text}\n" in comparison_markdown(values)
+    values["start"]["fitted_tokens"] = 50_000
+    assert f"{note}\n".replace("15,383", "50,000") in comparison_markdown(values)
 
 
 def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
@@ -59,8 +80,11 @@ def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
     scores |= {"student": {"accuracy": 0.66}, "intervals": {"accuracy": [0.612, 0.705]}}
     development = [scores | {"start": {"accuracy": 0.75}}, scores | {"task": "news", "start": {"accuracy": 0.68}}]
     text = comparison_markdown({"development": development, "start": {"summary": "Starts from teacher layers 1, 6."}})
-    assert "(0.660) is below the untrained start's (0.750). Train more steps.\n" in text
-    assert "little: the student's accuracy on news, validation (0.660) is not clearly above" in text
+    assert (
+        "The training made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.750. The "
+        "training did not improve the accuracy on news, validation: 0.660 is below the untrained start's 0.680, within "
+        "its 95 % interval. Train more steps.\n"
+    ) in text
     assert "start from the teacher's layers" not in text, "a start with a head has them"
 
 
@@ -82,9 +106,9 @@ def test_the_untrained_start_and_a_guesser_have_their_share_beside_the_students(
 
 @pytest.mark.parametrize(("start", "note"), [
     (0.6, ""),
-    (0.64, "the student's accuracy on reviews, validation (0.660) is not clearly above the untrained start's (0.640)"),
-    (0.70, "the student's accuracy on reviews, validation (0.660) is not clearly above the untrained start's (0.700)"),
-    (0.71, "start: the student's accuracy on reviews, validation (0.660) is below the untrained start's (0.710)"),
+    (0.64, "improve the accuracy on reviews, validation: 0.660 is not clearly above the untrained start's 0.640."),
+    (0.70, "improve the accuracy on reviews, validation: 0.660 is below the untrained start's 0.700, within its 95 %"),
+    (0.71, "made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.710. Train"),
 ])  # fmt: skip
 def test_a_student_that_gained_little_is_told_so(start, note):
     scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
@@ -95,13 +119,19 @@ def test_a_student_that_gained_little_is_told_so(start, note):
     assert ("The training changed little" in text) == (start in (0.64, 0.70))
 
 
-@pytest.mark.parametrize(("start", "agreement", "is_told"), [(0.6, 0.6, False), (0.73, 0.6, True), (0.6, 0.8, True)])
-def test_rows_held_out_from_training_files_tell_of_a_small_gain_too(start, agreement, is_told):
+@pytest.mark.parametrize(("start", "agreement", "sentence"), [
+    (0.6, 0.6, ""),
+    (0.73, 0.6, "did not improve the accuracy on held-out rows: 0.720 is below the untrained start's 0.730, within"),
+    (0.6, 0.8, "did not clearly improve the agreement with the teacher on held-out rows: 0.820 is not clearly above"),
+    (0.73, 0.8, "The training changed little."),
+])  # fmt: skip
+def test_rows_held_out_from_training_files_tell_of_a_small_gain_too(start, agreement, sentence):
     task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.72, "agreement": 0.82}
     task |= {"start": {"accuracy": start}, "start_agreement": agreement}
     text = comparison_markdown({"task": task, "start": {"summary": "Starts from teacher layers 1, 6."}})
-    assert ("The training changed little" in text) == is_told
-    assert "worse than the untrained start" not in text
+    assert sentence in text and ("The training " in text) == bool(sentence)
+    assert ("changed little" in text) == (sentence == "The training changed little.")
+    assert "worse" not in text
 
 
 def test_the_accuracy_of_tagged_words_has_no_interval_of_a_share_of_rows(copied, page_of):
@@ -156,10 +186,39 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     quality, share = part.highlights[:2]
     assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
     assert "an untrained start has 0.400" in quality.detail and share.value == "75.0 %"
+    assert share.label == "of the teacher's quality, 50.0 % without the training"
+    assert not any("untrained start" in fact for fact in part.facts)
     [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
     figures = [rough.subtitle, *(highlight.label for highlight in rough.highlights)]
     assert not any("MRR" in figure or "agreement" in figure for figure in figures)
     assert any("quality cannot be judged" in fact for fact in rough.facts)
+
+
+def test_a_figure_that_is_not_above_its_start_is_told_below_the_tiles_and_kept_out_of_the_results(copied, page_of):
+    values = evaluation()
+    values["start"]["retrieval"] |= {"mrr_at_10": 0.61, "recall_at_1": 0.6}
+    folder = copied(edit={"evaluation": values})
+    [part] = page_of(folder).parts
+    line = (
+        "The training did not improve the held-out passage retrieval MRR@10: 0.600 is below the untrained start's "
+        "0.610, within its 95 % interval."
+    )
+    assert line in part.facts
+    results = held_out_results(RunEvaluation.read(values), "sentence-similarity")
+    assert [result.metric_type for result in results] == ["spearmanr", "ndcg_at_10"]
+    values["start"]["agreement"]["spearman"] = 0.7
+    card = model_card({"name": "mine", "evaluation": values}, folder / "student")
+    limits = card[card.index("## Limits") :]
+    assert "- The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in limits
+    assert "spearmanr" not in card and "mrr_at_10" not in card and "ndcg_at_10" in card
+
+
+def test_a_score_on_development_rows_that_is_not_above_its_start_is_no_result():
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
+    scores |= {"student": {"accuracy": 0.66}, "intervals": {"accuracy": [0.612, 0.705]}}
+    for start, count in ((0.6, 1), (0.64, 0), (0.75, 0)):
+        values = RunEvaluation.read({"development": [scores | {"start": {"accuracy": start}}]})
+        assert len(list(development_results(values, "text-classification"))) == count
 
 
 SENTENCES = "The agreement with the teacher was measured on only 51 held-out sentences, and at least 200 are needed."

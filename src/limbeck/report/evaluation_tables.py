@@ -149,8 +149,9 @@ def _share_note(summary: studies.Evaluation) -> Iterator[str]:
     """Yield the note that a share does not show what a training gave, if the table has shares."""
     if any(model.retention for model in summary.models):
         yield (
-            "A student that nobody trained keeps a share of its teacher's scores too. To see what the training gave, "
-            "make such a student with 'limbeck distill --steps 0', and give it to this command as another model."
+            "A student without training keeps a share of its teacher's scores too. To see what the training gave, make "
+            "such a student with 'limbeck distill --steps 0', which copies layers of the teacher and fits them to "
+            "text, but not to labelled rows. Give it to this command as another model."
         )
 
 

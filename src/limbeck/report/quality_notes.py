@@ -1,10 +1,9 @@
 """The notes below the table of teacher and student: how the figures were measured, and why some are missing."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 from limbeck.core.blocks import NOTHING, counted, counted_rows, rounded
-from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -12,18 +11,24 @@ from limbeck.core.records import (
     Retrieval,
     RunEvaluation,
     TaskFigures,
+    UntrainedStart,
 )
-from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, SATURATED, SUMMARY_IN_BODIES
+from limbeck.core.records.run_evaluation import (
+    FEWEST_DOCUMENTS,
+    FEWEST_QUERIES,
+    RETRIEVAL,
+    SATURATED,
+    SUMMARY_IN_BODIES,
+)
+from limbeck.report.gains import gain_sentences, has_clear_loss
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
-    RETRIEVAL,
     caution_of_speedup,
     chance_of,
     has_doubtful_times,
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
-    interval_of_share,
     is_at_chance,
     is_saturated,
     is_weak,
@@ -35,6 +40,8 @@ Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 _ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
+_ENOUGH_FITTED_TOKENS = 50_000
+"""A fit to fewer tokens than these may be worse than one to more text."""
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -203,43 +210,53 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
 
 
 def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield the note on the untrained start, whose figures stand below the student's."""
+    """Yield the notes on the untrained start, whose figures stand below the student's, and on the gain over it."""
     start = evaluation.start
     if start is None:
         return
     if start.unavailable is not None:
         yield f"No untrained start: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None or _has_scored_start(evaluation):
-        yield (
-            "Untrained start: a student of the same shape before any training. The difference is the gain from "
-            f"training. {start.summary}"
+        yield _start_note(start, has_head=_has_scored_start(evaluation))
+        sentences = gain_sentences(evaluation)
+        if sentences:
+            yield " ".join([*sentences, *_advice(evaluation, start)])
+
+
+def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
+    """Return the note that says what the untrained start is.
+
+    Args:
+        start: The start.
+        has_head: Whether it was scored by the head of a task.
+    """
+    gain = f"The difference is the gain from the {start.gain_of}. {start.summary}"
+    if start.fitted_tokens is None:
+        return f"Untrained start: a student of the same shape before the {start.gain_of}. {gain}"
+    note = (
+        "Untrained start: for each figure, the better of two students of the same shape without training: one with the "
+        f"layers as they are copied, and one with the same layers fitted to the teacher on {start.fitted_tokens:,.0f} "
+        f"tokens. {gain}"
+    )
+    if start.fitted_tokens < _ENOUGH_FITTED_TOKENS:
+        note += " A fit to more text can be better"
+        # A student of labelled rows is not fitted by `--steps 0`.
+        note += "." if has_head else ": 'limbeck distill --steps 0' makes such a student."
+    return note
+
+
+def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
+    """Yield the advice to a student that is not clearly better than the untrained start."""
+    # A student that was fitted and not trained is one without training itself.
+    if start.gain_of != "training":
+        return
+    advice = "Train more steps"
+    # An untrained start that was scored by the head of a task has layers of the teacher already.
+    if has_clear_loss(evaluation) and not _has_scored_start(evaluation):
+        advice += (
+            ", or start from the teacher's layers, for example by giving the student's shape as a number of layers"
         )
-        yield from _gain_notes(evaluation)
-
-
-def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield notes on the figures by which the student is worse than the untrained start, or not clearly better."""
-    worse = []
-    small_gains = []
-    for figure in _student_and_start(evaluation):
-        student = f"the student's {figure.name} ({rounded(figure.student, 3)})"
-        start = f"the untrained start's ({rounded(figure.start, 3)})"
-        lowest, highest = figure.interval
-        if figure.start > highest and not figure.is_second:
-            worse.append(f"{student} is below {start}")
-        elif figure.start >= lowest:
-            small_gains.append(f"{student} is not clearly above {start}")
-
-    if worse:
-        advice = "Train more steps"
-        # An untrained start that was scored by the head of a task has layers of the teacher already.
-        if not _has_scored_start(evaluation):
-            advice += (
-                ", or start from the teacher's layers, for example by giving the student's shape as a number of layers"
-            )
-        yield f"The student is worse than the untrained start: {'; '.join(worse)}. {advice}."
-    if small_gains:
-        yield f"The training changed little: {'; '.join(small_gains)}. Train more steps."
+    yield f"{advice}."
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:
@@ -247,63 +264,6 @@ def _has_scored_start(evaluation: RunEvaluation) -> bool:
     task = evaluation.task or TaskFigures()
     is_in_development = any(scores.start for scores in evaluation.development)
     return is_in_development or bool(task.start) or task.start_agreement is not None
-
-
-class _StudentAndStart(NamedTuple):
-    """A figure of the student and of the untrained start.
-
-    Attributes:
-        name: Name of the figure.
-        student: The student's value.
-        start: The untrained start's value.
-        interval: The 95 % interval of the student's value; the value as both ends where there is no interval.
-        is_second: Whether another figure of the same rows counts more.
-    """
-
-    name: str
-    student: float
-    start: float
-    interval: Interval
-    is_second: bool = False
-
-
-def _student_and_start(evaluation: RunEvaluation) -> Iterator[_StudentAndStart]:
-    """Yield the figures that tell whether the training helped, as far as both students have them.
-
-    They are the main scores on development rows, the agreement and the main score on rows that were held out from a
-    task's training files, and the MRR@10 of a retrieval.
-    """
-    for scores in evaluation.development:
-        student = scores.student.get(scores.metric)
-        start = scores.start.get(scores.metric)
-        if student is not None and start is not None:
-            name = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
-            interval = _interval_around(student, scores.intervals.get(scores.metric))
-            yield _StudentAndStart(name, student, start, interval)
-
-    task = evaluation.task or TaskFigures()
-    if task.agreement is not None and task.start_agreement is not None:
-        name = "agreement with the teacher on held-out rows"
-        share = interval_of_share(task.agreement, task.agreement_metric or task.metric, task.task, task.rows)
-        interval = _interval_around(task.agreement, share)
-        yield _StudentAndStart(name, task.agreement, task.start_agreement, interval)
-    start = task.start.get(task.metric or "")
-    if task.metric is not None and task.student is not None and start is not None:
-        name = f"{metric_name(task.metric)} on held-out rows"
-        share = interval_of_share(task.student, task.metric, task.task, task.rows)
-        interval = _interval_around(task.student, share)
-        yield _StudentAndStart(name, task.student, start, interval, is_second=task.agreement is not None)
-
-    retrieval = evaluation.student.retrieval or Retrieval()
-    start_retrieval = Retrieval() if evaluation.start is None else evaluation.start.retrieval or Retrieval()
-    if retrieval.mrr_at_10 is not None and start_retrieval.mrr_at_10 is not None:
-        interval = _interval_around(retrieval.mrr_at_10, retrieval.interval)
-        yield _StudentAndStart("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, interval)
-
-
-def _interval_around(value: float, interval: Sequence[float | None] | None) -> Interval:
-    """Return the interval of a value; the value as both ends where there is none."""
-    return ends_of(interval) or (value, value)
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:

@@ -12,6 +12,7 @@ from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interv
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of, with_article
+from limbeck.report.gains import gain_of
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
 from limbeck.report.quality_notes import missing_figures, reasons_against
@@ -45,7 +46,8 @@ class Quality:
         has_share: Whether the figure is fit to be given as a share of the teacher's.
         caution: Why the figure says little; empty where nothing speaks against it.
         interval: 95 % interval of the student's value, if it is known.
-        start: The value of an untrained student of the same shape, if it is known.
+        start: The value of the untrained start, if it is known.
+        gain_of: What lies between the start and the student: `training` or `fit`.
         over: The sample of the interval in words, such as "872 rows".
         guesser: What stands beside the value: the name of a guesser and its score; empty where there is none.
     """
@@ -57,6 +59,7 @@ class Quality:
     interval: Interval | None = None
     over: str = ""
     start: float | None = None
+    gain_of: str = "training"
     has_share: bool = True
     guesser: str = ""
     caution: str = ""
@@ -73,6 +76,14 @@ class Quality:
     def start_share(self) -> float | None:
         """The value of the untrained start as a share of the teacher's; None where the student has no share."""
         return None if self.share is None else share_of_teacher(self.start, self.teacher)
+
+    @property
+    def missing_gain(self) -> str:
+        """A sentence that the student is not clearly above the untrained start; empty where it is, or has no start."""
+        gain = gain_of(self.label, self.student, self.start, self.interval)
+        if gain is None or gain.is_clear:
+            return ""
+        return gain.sentence(self.gain_of)
 
     def __str__(self) -> str:
         return f"{self.label} {rounded(self.student, 3)}"
@@ -144,6 +155,7 @@ def _retrieval_quality(
         interval=ends_of(retrieval.interval),
         over=counted(retrieval.pool or 0, query),
         start=None if start.retrieval is None else start.retrieval.mrr_at_10,
+        gain_of=start.gain_of,
     )
 
 
@@ -166,6 +178,7 @@ def _agreement_quality(agreement: records.Agreement, value: float, start: record
         interval=ends_of(agreement.interval),
         over=counted(agreement.documents or 0, "document"),
         start=None if start.agreement is None else start.agreement.spearman,
+        gain_of=start.gain_of,
     )
 
 
@@ -227,10 +240,10 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None:
         yield _quality_highlight(quality)
     if quality is not None and quality.share is not None and quality.teacher is not None:
-        detail = f"the teacher has {rounded(quality.teacher, 3)}"
+        label = "of the teacher's quality"
         if quality.start_share is not None:
-            detail += f"; an untrained start has {100 * quality.start_share:.1f} % of it"
-        yield Highlight(f"{100 * quality.share:.1f} %", "of the teacher's quality", detail)
+            label += f", {100 * quality.start_share:.1f} % without the {quality.gain_of}"
+        yield Highlight(f"{100 * quality.share:.1f} %", label, f"the teacher has {rounded(quality.teacher, 3)}")
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
@@ -300,7 +313,10 @@ def run_facts(run: RunFolder) -> Iterator[str]:
     training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
     yield f"A {size} student of {teacher}, {training_phrase}."
 
-    if quality_of(run) is not None:
+    quality = quality_of(run)
+    if quality is not None:
+        if quality.missing_gain:
+            yield quality.missing_gain
         return
     if run.status.status == "running":
         yield "Its quality is measured at the end."

@@ -38,6 +38,7 @@ from limbeck.report.card import (
 )
 from limbeck.report.card_templates import name_in_card
 from limbeck.report.export_text import ExportRecord
+from limbeck.report.gains import gain_sentences
 from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.names import folder_name
 from limbeck.report.quality import comparison_markdown, comparison_rows
@@ -237,6 +238,11 @@ class StudentCard:
                 "figures are too good, so this card leaves them out."
             )
         return "The student's quality was not measured in this run."
+
+    @property
+    def missing_gain(self) -> str:
+        """Which figures are not clearly above those of the untrained start; empty where all are."""
+        return " ".join(gain_sentences(self.shown))
 
     @property
     def languages(self) -> str:

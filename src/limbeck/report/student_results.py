@@ -3,7 +3,7 @@
 A result of the Hub names a task, a data set and a metric, and has a value from 0 to 1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from huggingface_hub import EvalResult
 
@@ -11,6 +11,7 @@ from limbeck.core import records
 from limbeck.core.escaping import one_line
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
+from limbeck.report.gains import gain_of
 from limbeck.report.names import metric_of_rows
 from limbeck.report.reliable import is_reliable_agreement, is_reliable_retrieval
 from limbeck.report.scored_rows import only_answer
@@ -21,19 +22,24 @@ _SUMMARY_RETRIEVAL = "retrieving a text's body by its summary"
 
 
 def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the figures on held-out text that are reliable; see `limbeck.report.reliable`.
+    """Yield the figures on held-out text that are reliable, and clearly above those of the untrained start.
+
+    For the first see `limbeck.report.reliable`, and for the second `limbeck.report.gains`.
 
     Args:
         evaluation: The evaluation of the run.
         task_type: The Hub's name of the student's task, such as `sentence-similarity`.
     """
+    start = evaluation.start or records.UntrainedStart()
     agreement = evaluation.agreement or records.Agreement()
+    start_agreement = start.agreement or records.Agreement()
     if agreement.spearman is not None and is_reliable_agreement(agreement):
         name = "Spearman agreement with the teacher"
         # Records of earlier versions name no measure: their pairs were chosen in another way.
         if agreement.measure is not None:
             name += " on pairs from far to near"
-        yield _held_out_result(task_type, "spearmanr", name, agreement.spearman)
+        if _is_gained(agreement.spearman, start_agreement.spearman, agreement.interval):
+            yield _held_out_result(task_type, "spearmanr", name, agreement.spearman)
 
     retrieval = evaluation.student.retrieval or records.Retrieval()
     asymmetric = evaluation.asymmetric or records.Retrieval()
@@ -49,9 +55,26 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
         ("ndcg_at_10", f"nDCG@10 ({search})", retrieval.ndcg_at_10),
         ("ndcg_at_10", f"nDCG@10 (as above, with {documents} encoded by the teacher)", asymmetric.ndcg_at_10),
     ]
+    intervals = {**retrieval.intervals, "mrr_at_10": retrieval.interval}
+    start_retrieval = start.retrieval or records.Retrieval()
     for metric, name, value in figures:
-        if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, metric):
+        if value is None or not is_reliable_retrieval(evaluation.teacher.retrieval, metric):
+            continue
+        # The search in the teacher's passages was not measured at the start, so that of the student alone decides.
+        if _is_gained(getattr(retrieval, metric), getattr(start_retrieval, metric), intervals.get(metric)):
             yield _held_out_result(task_type, metric, name, value)
+
+
+def _is_gained(student: float | None, start: float | None, interval: Sequence[float | None] | None) -> bool:
+    """Return whether a figure of the student is clearly above that of the untrained start, where that is known.
+
+    Args:
+        student: The student's figure.
+        start: The untrained start's.
+        interval: The 95 % interval of the student's.
+    """
+    gain = gain_of("", student, start, interval)
+    return gain is None or gain.is_clear
 
 
 def _held_out_result(task_type: str, metric: str, name: str, value: float) -> EvalResult:
@@ -67,7 +90,9 @@ def _held_out_result(task_type: str, metric: str, name: str, value: float) -> Ev
 
 
 def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the scores on development rows, but for those of a student that gives all rows one answer.
+    """Yield the scores on development rows that are clearly above those of the untrained start.
+
+    A student that gives all rows one answer has none.
 
     Rows that were held out from the training files give no results, since the teacher may have seen them.
 
@@ -79,7 +104,9 @@ def development_results(evaluation: records.RunEvaluation, task_type: str) -> It
         if only_answer(scores) is not None:
             continue
         for metric, value in scores.student.items():
-            if metric in METRIC_NAMES and value is not None:
+            if metric not in METRIC_NAMES or value is None:
+                continue
+            if _is_gained(value, scores.start.get(metric), scores.intervals.get(metric)):
                 yield EvalResult(
                     task_type=task_type,
                     dataset_type=one_line(scores.task),

@@ -1,0 +1,151 @@
+"""Gains: how far the figures of a student are above those of the untrained start, in sentences.
+
+A gain is *clear* if the start's figure lies below the 95 % interval of the student's, or below the student's figure
+where that has no interval.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from limbeck.core.blocks import rounded
+from limbeck.core.intervals import Interval, ends_of
+from limbeck.core.records import Agreement, Retrieval, RunEvaluation, TaskFigures, UntrainedStart
+from limbeck.report.names import metric_name, metric_of_rows
+from limbeck.report.reliable import interval_of_share, is_reliable_agreement
+from limbeck.report.scored_rows import rows_title
+
+_DIGITS = 3
+"""Digits of the figures in sentences; figures that are written alike are equal to a reader."""
+
+
+class Gain(NamedTuple):
+    """A figure of the student beside that of the untrained start.
+
+    Attributes:
+        name: Name of the figure.
+        student: The student's value.
+        start: The untrained start's value.
+        interval: The 95 % interval of the student's value; None where there is none.
+        is_second: Whether another figure of the same rows counts more.
+    """
+
+    name: str
+    student: float
+    start: float
+    interval: Interval | None
+    is_second: bool = False
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the student is clearly above the start."""
+        lowest, _ = self.interval or (self.student, self.student)
+        return self.start < lowest
+
+    @property
+    def is_clear_loss(self) -> bool:
+        """Whether the student is clearly below the start, by a figure that counts most on its rows."""
+        _, highest = self.interval or (self.student, self.student)
+        return self.start > highest and not self.is_second
+
+    def sentence(self, cause: str) -> str:
+        """Say what became of the figure.
+
+        Args:
+            cause: What lies between the start and the student: `training` or `fit`.
+        """
+        student = rounded(self.student, _DIGITS)
+        start = rounded(self.start, _DIGITS)
+        figure_of_start = f"the untrained start's {start}"
+        if self.is_clear:
+            return f"The {cause} improved the {self.name}: {student} against {start}."
+        if self.is_clear_loss:
+            return f"The {cause} made the {self.name} worse: {student} is below {figure_of_start}."
+        if self.student < self.start:
+            within = "" if self.interval is None else ", within its 95 % interval"
+            return f"The {cause} did not improve the {self.name}: {student} is below {figure_of_start}{within}."
+        return f"The {cause} did not clearly improve the {self.name}: {student} is not clearly above {figure_of_start}."
+
+
+def gain_of(
+    name: str,
+    student: float | None,
+    start: float | None,
+    interval: Sequence[float | None] | None,
+    *,
+    is_second: bool = False,
+) -> Gain | None:
+    """Return the gain of a figure; None where a value is not known. The arguments are the fields of `Gain`."""
+    if student is None or start is None:
+        return None
+    return Gain(name, round(student, _DIGITS), round(start, _DIGITS), ends_of(interval), is_second)
+
+
+def gain_sentences(evaluation: RunEvaluation) -> list[str]:
+    """Return sentences on the gains of a run; none where all gains are clear, and where no start was measured."""
+    gains = list(_gains(evaluation))
+    unclear = [gain for gain in gains if not gain.is_clear]
+    if not unclear:
+        return []
+    cause = (evaluation.start or UntrainedStart()).gain_of
+    clear = [gain for gain in gains if gain.is_clear]
+    sentences = [gain.sentence(cause) for gain in (*unclear, *clear)]
+    has_loss = any(gain.is_clear_loss for gain in gains)
+    if not clear and not has_loss:
+        sentences.insert(0, f"The {cause} changed little.")
+    return sentences
+
+
+def has_clear_loss(evaluation: RunEvaluation) -> bool:
+    """Return whether the student is clearly below the untrained start by a figure."""
+    return any(gain.is_clear_loss for gain in _gains(evaluation))
+
+
+def _gains(evaluation: RunEvaluation) -> Iterator[Gain]:
+    """Yield the gains of the figures that tell whether the training helped, as far as both students have them.
+
+    They are the main scores on development rows, the agreement and the main score on rows that were held out from a
+    task's training files, the MRR@10 of a retrieval, and the agreement of sentence vectors.
+    """
+    for gain in (
+        *_gains_on_development_rows(evaluation),
+        *_gains_on_held_out_rows(evaluation.task or TaskFigures()),
+        *_gains_on_held_out_text(evaluation, evaluation.start or UntrainedStart()),
+    ):
+        if gain is not None:
+            yield gain
+
+
+def _gains_on_development_rows(evaluation: RunEvaluation) -> Iterator[Gain | None]:
+    """Yield the gains of the main scores on development rows."""
+    for scores in evaluation.development:
+        metric = scores.metric
+        name = f"{metric_of_rows(metric, scores)} on {rows_title(scores)}"
+        yield gain_of(name, scores.student.get(metric), scores.start.get(metric), scores.intervals.get(metric))
+
+
+def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
+    """Yield the gains of the agreement and of the main score on rows that were held out from the training files."""
+    if task.agreement is not None:
+        metric = task.agreement_metric or task.metric
+        interval = interval_of_share(task.agreement, metric, task.task, task.rows)
+        yield gain_of("agreement with the teacher on held-out rows", task.agreement, task.start_agreement, interval)
+    if task.metric is not None and task.student is not None:
+        interval = interval_of_share(task.student, task.metric, task.task, task.rows)
+        yield gain_of(
+            f"{metric_name(task.metric)} on held-out rows",
+            task.student,
+            task.start.get(task.metric),
+            interval,
+            is_second=task.agreement is not None,
+        )
+
+
+def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[Gain | None]:
+    """Yield the gains of the retrieval, and of the agreement of sentence vectors where that is reliable."""
+    retrieval = evaluation.student.retrieval or Retrieval()
+    start_retrieval = start.retrieval or Retrieval()
+    yield gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
+    agreement = evaluation.agreement or Agreement()
+    start_agreement = start.agreement or Agreement()
+    if is_reliable_agreement(agreement):
+        yield gain_of("agreement", agreement.spearman, start_agreement.spearman, agreement.interval)
