@@ -317,6 +317,12 @@ def test_a_cross_encoder_that_says_so_needs_queries(place, tmp_path):
         choose_recipe(teacher, 2, place / "values.tsv")
 
 
+@pytest.mark.parametrize(("student", "rate"), [("2x48", 3e-4), ("2x384h4", 3e-4), ("2x768h4", 1.5e-4)])
+def test_the_rate_of_a_task_falls_with_the_students_width(place, student, rate):
+    recipe = chosen(place, "classification", student=student, corpus="pairs.tsv")
+    assert {stage["training"]["learning_rate"] for stage in recipe["stages"]} == {rate}
+
+
 def test_a_task_by_its_name_gives_the_rows(place):
     recipe = choose_recipe(place / "classification/teacher-bert", 2, "mnli")
     assert recipe["corpus"] == {"task": "mnli", "length": 128}

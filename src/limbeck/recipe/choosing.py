@@ -39,6 +39,10 @@ _QUICKSTART_WIDTH = 384
 """Width of the quickstart's student. Its learning rate suits this width; wider students get a smaller one."""
 _LENGTH_OF_BLOCK = 128
 """Most tokens of a block of text that is not for sentence vectors, as in the example recipes on text."""
+_TASK_RATE = 3e-4
+"""Learning rate of a student of a task that is as wide as `_WIDTH_OF_TASK_RATE`. It was the best of 2e-5, 1e-4 and 3e-4
+on rows of SST-2 and MRPC to choose by (docs/results/tasks.md)."""
+_WIDTH_OF_TASK_RATE = 384
 _RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
 """Training of a reranker, in place of a task's usual one."""
 
@@ -323,7 +327,10 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
     kind = find_task(task).kind if isinstance(task, str) else task["kind"]
     kind_in_words = kind.replace("_", " ")
 
-    training: dict[str, Any] = dict(TASK_TRAINING)
+    # Wider students take smaller steps: Adam changes each weight equally much, and more weights add up.
+    relative_width = max(1.0, models.student.shape.hidden / _WIDTH_OF_TASK_RATE)
+    rate = float(f"{_TASK_RATE / relative_width:.2g}")
+    training: dict[str, Any] = {**TASK_TRAINING, "learning_rate": rate}
     # Rows of queries teach a reranker: it learns the differences between the scores of a query's documents.
     if KINDS[kind].has_queries:
         training |= _RERANKER_TRAINING
