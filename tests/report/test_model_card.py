@@ -126,6 +126,19 @@ def test_the_content_of_untrained_parameters(tmp_path: Path):
         assert all(part in text for part in parts) and ("No stage trained" in text) == bool(found)
 
 
+def test_a_head_that_no_stage_trained_has_the_teachers_values(tmp_path: Path):
+    names = ["classifier.weight", "classifier.bias"]
+    for copied, values in (
+        (names, "left with the teacher's values.\n"),
+        (names[:1], "left with the teacher's values (1 of them) or initial values (the rest). Fine-tune the student"),
+        ([], "left with initial values. Fine-tune the student"),
+    ):
+        initialisation = {"summary": "Starts.", "head": {"kind": "token_classification", "copied": copied}}
+        record = run_record(student={"initialisation": initialisation}, untrained={"names": names})
+        text = text_of_card(record, tmp_path)
+        assert f"(in `classifier.weight`, `classifier.bias`), {values}" in text
+
+
 @pytest.mark.parametrize(
     ("start", "filled", "said"),
     [

@@ -127,6 +127,18 @@ def test_a_run_of_an_earlier_version_is_held_to_its_places(moved, tmp_path):
         limbeck.distill(kept, resume=True)
 
 
+def test_development_files_are_needed_elsewhere_too(limbeck, tmp_path):
+    rows = tmp_path / "dev.jsonl"
+    rows.write_text('{"text": "a", "label": "b"}\n')
+    corpus = {"sources": ["train.jsonl"], "development": [str(rows)]}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({"corpus": corpus}))
+    (tmp_path / "run.json").write_text(json.dumps({"teacher": {"weights": "a hash"}}))
+    [relocation] = limbeck.json("status", str(tmp_path), "--portable")
+    sizes = {need["option"]: need["bytes"] for need in relocation["needs"]}
+    assert sizes == {"corpus.sources": None, "corpus.development": rows.stat().st_size}
+    assert relocation["command"].endswith("--set corpus.sources=PLACE --set corpus.development=PLACE")
+
+
 def test_what_a_run_needs_elsewhere_is_said(moved, limbeck, tmp_path):
     place, (whole, recipe) = tmp_path / "moved", moved
     (place / "run" / "recipe.yaml").write_text(yaml.safe_dump(recipe))

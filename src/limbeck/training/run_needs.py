@@ -14,6 +14,7 @@ _TEXT = "text"
 _KEYS_OF_PLACES = (
     (_TEACHER, ("teacher", "model")),
     (_TEXT, ("corpus", "sources")),
+    (_TEXT, ("corpus", "development")),
     (_TEXT, ("corpus", "mix", "by")),
 )
 """What is needed, with the nested keys, of a recipe and of a stage, whose value is its places."""

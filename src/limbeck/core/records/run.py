@@ -165,6 +165,9 @@ class Initialisation(Record):
     def took(self, name: str) -> bool:
         """Return whether a tensor started with the teacher's values, by its name in the student."""
         tensors = [*self.copied, *self.projected]
+        # A head that starts as a copy of the teacher's is recorded apart from the base model.
+        if self.head is not None:
+            tensors += self.head.copied
         # The names are those in the base model; a student with a head has a prefix before them.
         return any(name == tensor or name.endswith(f".{tensor}") for tensor in tensors)
 
