@@ -158,11 +158,12 @@ def test_a_run_without_a_fit_has_the_keys_that_it_had(bert_folder, text_folder, 
         ({"layers": "random"}, 96 * 50, 96 * 5),
         ({"layers": [1, 2, 4]}, 96 * 50 * 5, 96 * 25),
         ({"layers": [1, 2, 4]}, 10**9, 100_000),
-        ({"layers": [1, 2, 4]}, 96 * 50 - 1, None),
+        ({"layers": [1, 2, 4]}, 96 * 5, 96 * 5),
+        ({"layers": [1, 2, 4]}, 96 * 5 - 1, None),
         (START, 10**9, 500),
         (START, 0, None),
     ],
-    ids=["random", "more tokens", "copied", "too little text", "fitted", "instant"],
+    ids=["random", "more tokens", "copied", "as much text", "too little text", "fitted", "instant"],
 )
 def test_the_untrained_start_is_fitted_where_training_read_enough(
     bert_folder, text_folder, tmp_path, start, trained, fitted
@@ -178,7 +179,7 @@ def test_the_untrained_start_is_fitted_where_training_read_enough(
     reason = missing_fit(untrained[-1], trained_tokens=trained)
     assert bool(reason) == (fitted is None and trained > 0)
     if reason:
-        assert "the training read 4,799 tokens: a fit comes with 4,800 tokens or more" in reason
+        assert "the training read 479 tokens: a fit comes with 480 tokens or more" in reason
 
 
 def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder, tmp_path, monkeypatch):

@@ -51,18 +51,24 @@ def losses(recipe):
         ((signal.SIGINT, signal.SIGINT), 1, "steps"),
     ],
 )
-def test_a_stop_saves_what_a_run_without_it_would_have_come_to(recipe, tmp_path, limbeck, signals, code, strategy):
+def test_a_stop_saves_what_a_run_without_it_would_have_come_to(
+    recipe, tmp_path, limbeck, monkeypatch, signals, code, strategy
+):
     recipe["stages"][0]["training"] |= {"save_strategy": strategy, "eval_strategy": strategy}
     straight = elsewhere(recipe, tmp_path / "straight")
     distill(straight)
     before = signal.getsignal(signal.SIGINT)
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(recipe))
-    with at_step(3, send(*signals)):
+    with (tmp_path / "stderr").open("wb") as standard_error, at_step(3, send(*signals)):
+        monkeypatch.setattr("limbeck.training.signals._STANDARD_ERROR", standard_error.fileno())
         done = limbeck("distill", path)
     line = done.stderr.strip().splitlines()[-1]
     assert done.returncode == code and line.startswith("error: ") and "--resume" in line
     assert signal.getsignal(signal.SIGINT) is before
+    # The first Ctrl-C is answered at once, so that nobody presses it again without knowing the price.
+    answer = (tmp_path / "stderr").read_text()
+    assert ("A second Ctrl-C stops at once" in answer) is (signals[0] == signal.SIGINT)
     assert record_of(recipe)["status"] == "interrupted"
     saved = [path.name for path in Path(recipe["output"]).rglob("checkpoint-*")]
     at_once = signals == (signal.SIGINT, signal.SIGINT)

@@ -164,13 +164,15 @@ def measure_models(
             warmup=warmup,
             tell=tell_rounds(progress, f"{batch} x {length} tokens"),
         )
+        # Programs on the CPU hardly slow down another device.
+        load = timing.load_of_core() if device.type == "cpu" else None
         times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
         spread_of_model = {name: summarise(times_of_model) for name, times_of_model in times.items()}
         for name, times_of_model in times.items():
             size, forward = sizes[name]
             spread = spread_of_model[name]
             both = (spread_of_model[names[0]], spread)
-            is_busy = any(timing.is_unsteady(one["p10_ms"], one["p90_ms"]) for one in both)
+            is_busy = any(timing.is_unsteady(one["p10_ms"], one["p90_ms"], load) for one in both)
             ratio = speedup(times[names[0]], times_of_model)
             note = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
             row = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -30,6 +31,8 @@ On an idle machine they are within 2 percent.
 _UNSTEADY = 1.5
 """Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; it is about 1.1 on an idle
 machine."""
+_BUSY_LOAD = 1.5
+"""Load average for each core above which a machine counts as busy. A run that uses all cores has about 1."""
 _MOST_BEYOND_SHAPES = 1.5
 """How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor.
 
@@ -155,13 +158,28 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 
-def is_unsteady(p10_ms: float | None, p90_ms: float | None) -> bool:
-    """Return whether the machine was busy, since the times of a model spread widely; False where they are not known.
+def load_of_core() -> float | None:
+    """Return the load average of the machine over the last minute, for each of its cores.
+
+    It is the number of processes that ran or waited for a core. None where the system does not tell it.
+    """
+    try:
+        load, _, _ = os.getloadavg()
+    except (AttributeError, OSError):
+        return None
+    return load / (os.cpu_count() or 1)
+
+
+def is_unsteady(p10_ms: float | None, p90_ms: float | None, load: float | None = None) -> bool:
+    """Return whether the machine was busy: the times of a model spread widely, or more programs ran than it has cores.
 
     Args:
-        p10_ms: The 10th percentile of the times.
+        p10_ms: The 10th percentile of the times; None where it is not known.
         p90_ms: The 90th percentile.
+        load: The load average for each core, as `load_of_core` gives it; None where it is not known.
     """
+    if load is not None and load > _BUSY_LOAD:
+        return True
     if p10_ms is None or p90_ms is None:
         return False
     return p90_ms > _UNSTEADY * p10_ms

@@ -25,7 +25,7 @@ from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_a
 from limbeck.recipe.tokenizer_plans import read_alike
 
 _TRAINED_TOKENS_PER_FITTED = 10
-"""The fit of an untrained start reads one token for so many of the training, so that it costs little beside it."""
+"""The fit of an untrained start reads one token for so many of a long training, so that it costs little beside it."""
 _MOST_FITTED_TOKENS = 100_000
 """Most tokens that the fit of an untrained start reads, as many as a fit reads by default."""
 _FITTED_TOKENS_PER_INPUT = 5
@@ -181,7 +181,7 @@ def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[Studen
 
     - A student that starts from a checkpoint is compared with this checkpoint.
     - A student that starts from layers of a model is compared with these layers, and one that starts at random with
-      layers of its teacher, if its shape allows. Where the training was long enough for the text of a fit, the same
+      layers of its teacher, if its shape allows. Where the training read as many tokens as a fit needs, the same
       layers follow, fitted to the teacher: a fit may raise one figure and lower another.
     - A student that was fitted before its training is compared with the fitted layers.
     - A student that was fitted and not trained is compared with its layers before the fit.
@@ -203,7 +203,8 @@ def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[Studen
     if start.layers == "random":
         # `ends` copies layers of the bottom and the top of the teacher, as in a recipe that names no start.
         copied = _with_start(student, layers="ends", embeddings="auto")
-    if trained_tokens < _trained_tokens_for_fit(copied):
+    # A fit that reads more text than the training would not be worth its time.
+    if trained_tokens < _needed_tokens(copied):
         return [copied]
     share_of_training = min(trained_tokens // _TRAINED_TOKENS_PER_FITTED, _MOST_FITTED_TOKENS)
     fitted = with_fit(copied, FitOptions(tokens=max(share_of_training, _needed_tokens(copied))))
@@ -218,11 +219,6 @@ def _needed_tokens(student: StudentPlan) -> int:
     return _FITTED_TOKENS_PER_INPUT * student.shape.ffn
 
 
-def _trained_tokens_for_fit(student: StudentPlan) -> int:
-    """Fewest tokens that a training reads for a fit of the untrained start to be worth its time."""
-    return _TRAINED_TOKENS_PER_FITTED * _needed_tokens(student)
-
-
 def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
     """Say why the copied layers of an untrained start are not fitted; "" where they are, or where none are copied.
 
@@ -234,7 +230,7 @@ def missing_fit(untrained: StudentPlan, *, trained_tokens: int) -> str:
     has_copied_layers = start.checkpoint is None and start.layers != "random"
     if not has_copied_layers or start.fit is not None or trained_tokens == 0:
         return ""
-    wanted_tokens = _trained_tokens_for_fit(untrained)
+    wanted_tokens = _needed_tokens(untrained)
     if trained_tokens < wanted_tokens:
         return (
             f"Its layers are not fitted to the teacher, because the training read {trained_tokens:,} tokens: a fit "

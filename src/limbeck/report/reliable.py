@@ -268,8 +268,8 @@ def has_doubtful_times(batch: BatchLatency) -> bool:
 
 
 def is_unsteady(batch: BatchLatency) -> bool:
-    """Return whether the machine was busy, since the times of a model spread widely."""
-    return any(timing.is_unsteady(times.p10_ms, times.p90_ms) for times in (batch.teacher, batch.student))
+    """Return whether the machine was busy while a batch was timed; see `timing.is_unsteady`."""
+    return any(timing.is_unsteady(times.p10_ms, times.p90_ms, batch.load) for times in (batch.teacher, batch.student))
 
 
 def caution_of_speedup(batch: BatchLatency) -> str:

@@ -39,7 +39,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         with terminable():
             yield
     except KeyboardInterrupt as error:
-        message = f"Stopped; continue '{folder}' with --resume."
+        message = f"Stopped. Continue with: limbeck distill --resume --output {folder}"
         # Of several processes a signal may reach only one, so the message says which.
         if ranks.process_index() > 0:
             message = f"Process {ranks.process_index()}: {message}"

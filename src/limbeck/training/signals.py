@@ -6,11 +6,12 @@ Launchers and schedulers send SIGTERM to end a process; Ctrl-C sends SIGINT. Of 
 receive the signal.
 """
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -27,6 +28,12 @@ _SECONDS_UNTIL_RESENT = 0.05
 
 If it has not, the signal is dropped and sent once more.
 """
+_STANDARD_ERROR = 2
+"""The descriptor of standard error."""
+_STOPPING = (
+    b"\nStopping after this step, to save it. A second Ctrl-C stops at once, and loses the steps since the last save.\n"
+)
+"""What the first Ctrl-C is answered with."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -123,6 +130,10 @@ class InterruptSaver(TrainerCallback):
             raise KeyboardInterrupt
         if self._received is None:
             self._received = number
+            if number == signal.SIGINT:
+                # Written without a buffer, since the signal may have come in the middle of another write.
+                with suppress(OSError):
+                    os.write(_STANDARD_ERROR, _STOPPING)
 
 
 @contextmanager

@@ -43,6 +43,8 @@ class BatchLatency(Record):
         transformer_speedup: The same of the blocks.
         shape_ratio: The work of the teacher's blocks by that of the student's, by their shapes; see
             `limbeck.evaluation.costs.work_ratio`. None where their architectures differ, and in older records.
+        load: The load average of the machine for each of its cores, at the end of the rounds. None where the system
+            does not tell it, and in older records.
     """
 
     batch_size: int | None = None
@@ -54,6 +56,7 @@ class BatchLatency(Record):
     speedup: Number | None = None
     transformer_speedup: Number | None = None
     shape_ratio: Number | None = None
+    load: Number | None = None
 
 
 class Latency(Record):
