@@ -147,12 +147,21 @@ def reading_notes(summary: studies.Evaluation) -> list[str]:
 
 def _share_note(summary: studies.Evaluation) -> Iterator[str]:
     """Yield the note that a share does not show what a training gave, if the table has shares."""
-    if any(model.retention for model in summary.models):
-        yield (
-            "A student without training keeps a share of its teacher's scores too. To see what the training gave, make "
-            "such a student with 'limbeck distill --steps 0', which copies layers of the teacher and fits them to "
-            "text, but not to labelled rows. Give it to this command as another model."
-        )
+    if not any(model.retention for model in summary.models):
+        return
+    note = (
+        "A student without training keeps a share of its teacher's scores too. To see what the training gave, make "
+        "such a student with 'limbeck distill --steps 0', "
+    )
+    if summary.as_is:
+        # Models that are scored as they are have a task's head. The layers of such a student are not fitted.
+        note += "which copies layers of the teacher and, at the teacher's width, its head, and fits nothing. "
+    else:
+        note += "which copies layers of the teacher and fits them to text, but not to labelled rows. "
+    note += "Give it to this command as another model."
+    if summary.as_is:
+        note += " A run that scores development rows has the score of such a student already, as its untrained start."
+    yield note
 
 
 def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:

@@ -192,7 +192,7 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
         reason_lines = str(error).splitlines() or [type(error).__name__]
         raise CorpusError(
             f"Cannot load the split '{split_name}' of the Hub data set '{title}': {reason_lines[0].rstrip('.')}. "
-            "Give a folder with the files in its place (--data, or corpus.data in a recipe)."
+            "Give a folder with the files in its place (--data DIR, or corpus.data in a recipe: --set corpus.data=DIR)."
         ) from error
     class_names = parquet_files.class_names(rows.features)
     for number, row in enumerate(rows, start=1):

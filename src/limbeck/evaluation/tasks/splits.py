@@ -133,8 +133,8 @@ class _Place:
         place = self.definition.on_hub(self.split)
         if place is None:
             raise CorpusError(
-                f"{self.task.title} is not on the Hub: give a folder with its files (--data, or corpus.data in a "
-                "recipe)."
+                f"{self.task.title} is not on the Hub: give a folder with its files (--data DIR, or corpus.data in a "
+                "recipe: --set corpus.data=DIR)."
             )
         return place
 
@@ -225,7 +225,7 @@ class Splits:
         if not parts_there:
             raise CorpusError(
                 f"None of the splits {name_some(parts)} of {place.task.title} was found, so there is nothing to "
-                "join; give a folder with their files (--data, or corpus.data in a recipe)."
+                "join; give a folder with their files (--data DIR, or corpus.data in a recipe: --set corpus.data=DIR)."
             )
         joint = SplitContent()
         for part in parts_there:
