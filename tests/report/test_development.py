@@ -79,7 +79,7 @@ def test_a_run_is_judged_by_its_development_score(report_of):
     details = "95 %: 0.490 to 0.940, over 20 rows; the most frequent class has 0.600"
     assert part.highlights[:2] == (
         Highlight("0.800", "accuracy on mrpc, validation", details),
-        Highlight("88.9 %", "of the teacher's quality", "the teacher has 0.900"),
+        Highlight("88.9 %", "of the teacher's quality", "95 %: 54.4 to 104.4 %; the teacher has 0.900"),
     )
     labels = [highlight.label for highlight in part.highlights[2:]]
     assert labels == ["smaller", "as fast as the teacher", "of training"]

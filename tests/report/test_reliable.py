@@ -4,13 +4,15 @@ from csv import DictReader
 from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from limbeck.core import studies
+from limbeck.core.blocks import Notes
 from limbeck.core.records import RunEvaluation, SourceNotes
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
-from limbeck.report.quality import comparison_csv
+from limbeck.report.quality import comparison_csv, comparison_table, quality_blocks
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import Quality
 from limbeck.report.scores import share_kept
@@ -18,6 +20,8 @@ from limbeck.report.student_card import model_card
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.text_notes import changed_text, skipped_text, taken_text
 from tests.support.run_figures import evaluation, retrieval
+
+RESULT = "Teacher and student"
 
 
 def cells(values):
@@ -187,6 +191,7 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
     assert "an untrained start has 0.400" in quality.detail and share.value == "75.0 %"
     assert share.label == "of the teacher's quality, 50.0 % without the training"
+    assert share.detail == "95 %: 72.5 to 77.5 %; the teacher has 0.800", "0.58 to 0.62 of 0.8"
     assert not any("untrained start" in fact for fact in part.facts)
     [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
     figures = [rough.subtitle, *(highlight.label for highlight in rough.highlights)]
@@ -200,8 +205,8 @@ def test_a_figure_that_is_not_above_its_start_is_told_below_the_tiles_and_kept_o
     folder = copied(edit={"evaluation": values})
     [part] = page_of(folder).parts
     line = (
-        "The training did not improve the held-out passage retrieval MRR@10: 0.600 is below the untrained start's "
-        "0.610, within its 95 % interval."
+        "The training did not improve the retrieval MRR@10: 0.600 is below the untrained start's 0.610, within its "
+        "95 % interval. The training improved the agreement: 0.700 against 0.300."
     )
     assert line in part.facts
     results = held_out_results(RunEvaluation.read(values), "sentence-similarity")
@@ -211,6 +216,36 @@ def test_a_figure_that_is_not_above_its_start_is_told_below_the_tiles_and_kept_o
     limits = card[card.index("## Limits") :]
     assert "- The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in limits
     assert "spearmanr" not in card and "mrr_at_10" not in card and "ndcg_at_10" in card
+
+
+def test_an_unclear_gain_is_told_beside_a_clear_main_figure_and_where_its_figure_is_left_out(copied, page_of):
+    # The retrieval is over too few passages, so the agreement, which is clearly gained, stands for the run.
+    values = evaluation(pool=30)
+    values["start"]["retrieval"]["mrr_at_10"] = 0.61
+    folder = copied(edit={"evaluation": values})
+    [part] = page_of(folder).parts
+    assert "agreement" in part.highlights[0].label
+    assert any("The training did not improve the retrieval MRR@10" in fact for fact in part.facts)
+    card = model_card({"name": "mine", "evaluation": values}, folder / "student")
+    assert "The training did not improve the retrieval MRR@10" in card[card.index("## Limits") :]
+
+
+def test_an_unclear_gain_is_the_first_note_and_not_dim(copied, page_of):
+    values = evaluation()
+    values["start"]["retrieval"]["mrr_at_10"] = 0.61
+    said = "The training did not improve the retrieval MRR@10: "
+    assert comparison_notes(values)[0].startswith(said)
+    [section] = [it for it in page_of(copied(edit={"evaluation": values})).parts[0].sections if it.title == RESULT]
+    for blocks in (section.blocks, quality_blocks(values)):
+        gain, other = [block for block in blocks if isinstance(block, Notes)]
+        assert gain.warning and gain.lines[0].startswith(said) and not other.warning
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, color_system="standard", width=300, _environ={})
+    console.print(comparison_table(values))
+    [line] = [line for line in text.getvalue().splitlines() if said in line]
+    assert line.startswith("\x1b[33m"), "the yellow of warnings"
+    [other_line] = [line for line in text.getvalue().splitlines() if "Untrained start: " in line]
+    assert other_line.startswith("\x1b[2m")
 
 
 def test_a_score_on_development_rows_that_is_not_above_its_start_is_no_result():

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import markdown
-from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, rounded, to_csv
+from limbeck.core.blocks import BOXED, NOTHING, Block, Table, rounded, to_csv
 from limbeck.core.console_blocks import console
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import (
@@ -33,7 +33,7 @@ from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
-from limbeck.report.quality_notes import Measured, comparison_notes
+from limbeck.report.quality_notes import Measured, comparison_notes, notes_blocks
 from limbeck.report.reliable import (
     caution_of_agreement,
     caution_of_retrieval,
@@ -219,12 +219,12 @@ def format_count(value: float) -> str:
 
 def quality_blocks(comparison: Measured) -> list[Block]:
     """The table and its notes as blocks."""
-    return [quality_table(comparison), Notes(tuple(comparison_notes(comparison)))]
+    return [quality_table(comparison), *notes_blocks(comparison)]
 
 
 def comparison_table(comparison: Measured, *, title: str = "Teacher and student") -> RenderableType:
     """The table for the terminal; it fits 80 columns and wraps below that."""
-    return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
+    return console(quality_table(comparison, title), *notes_blocks(comparison))
 
 
 def comparison_markdown(comparison: Measured, *, notes: bool = True, reliable_only: bool = False) -> str:

@@ -1,9 +1,9 @@
-"""The notes below the table of teacher and student: how the figures were measured, and why some are missing."""
+"""The notes below the table of teacher and student: unclear gains, how it was measured, and why figures are missing."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from limbeck.core.blocks import NOTHING, counted, counted_rows, rounded
+from limbeck.core.blocks import NOTHING, Notes, counted, counted_rows, rounded
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -45,9 +45,14 @@ _ENOUGH_FITTED_TOKENS = 50_000
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
-    """Return the lines that belong below the table: how it was measured, and why figures are missing."""
+    """Return the lines that belong below the table: unclear gains, how it was measured, and why figures are missing."""
+    return [line for notes in notes_blocks(comparison) for line in notes.lines]
+
+
+def notes_blocks(comparison: Measured) -> list[Notes]:
+    """Return the same lines as blocks: the note on gains that are not clear, as a warning, before all other notes."""
     evaluation = RunEvaluation.read(comparison)
-    return [
+    notes = (
         *_latency_notes(evaluation),
         *_text_notes(evaluation),
         *_interval_notes(evaluation),
@@ -55,7 +60,8 @@ def comparison_notes(comparison: Measured) -> list[str]:
         *_language_notes(evaluation),
         *_development_notes(evaluation),
         *_missing_notes(evaluation),
-    ]
+    )
+    return [Notes(tuple(_gain_notes(evaluation)), warning=True), Notes(notes)]
 
 
 def reasons_against(evaluation: RunEvaluation) -> list[str]:
@@ -209,8 +215,15 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
         )
 
 
+def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield the note on gains over the untrained start that are not clear, with advice."""
+    sentences = gain_sentences(evaluation)
+    if evaluation.start is not None and sentences:
+        yield " ".join([*sentences, *_advice(evaluation, evaluation.start)])
+
+
 def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield the notes on the untrained start, whose figures stand below the student's, and on the gain over it."""
+    """Yield the notes on the untrained start, whose figures stand below the student's."""
     start = evaluation.start
     if start is None:
         return
@@ -218,9 +231,6 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield f"No untrained start: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None or _has_scored_start(evaluation):
         yield _start_note(start, has_head=_has_scored_start(evaluation))
-        sentences = gain_sentences(evaluation)
-        if sentences:
-            yield " ".join([*sentences, *_advice(evaluation, start)])
 
 
 def _start_note(start: UntrainedStart, *, has_head: bool) -> str:

@@ -31,7 +31,7 @@ from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import PART_MARK_OF_TEXT, quality_table
-from limbeck.report.quality_notes import comparison_notes
+from limbeck.report.quality_notes import notes_blocks
 from limbeck.report.run_quality import quality_of
 from limbeck.report.run_warnings import warnings_of
 from limbeck.report.sections import Summary, section, summary
@@ -137,7 +137,7 @@ def result(run: RunFolder) -> Iterator[Block]:
     # Other tables indent a detail of the row above by spaces. HTML does not show these, so the page has an arrow.
     caption = "Both models, and how the student compares with its teacher"
     yield quality_table(evaluation, caption, part_mark=PART_MARK_OF_TEXT)
-    yield Notes(tuple(comparison_notes(evaluation)))
+    yield from notes_blocks(evaluation)
 
 
 @section(RunFolder, "Languages")

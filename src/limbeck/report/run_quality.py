@@ -12,7 +12,7 @@ from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interv
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of, with_article
-from limbeck.report.gains import gain_of
+from limbeck.report.gains import gain_sentences
 from limbeck.report.names import metric_of_rows
 from limbeck.report.quality import agreement_label, agreement_metric, format_count
 from limbeck.report.quality_notes import missing_figures, reasons_against
@@ -78,12 +78,12 @@ class Quality:
         return None if self.share is None else share_of_teacher(self.start, self.teacher)
 
     @property
-    def missing_gain(self) -> str:
-        """A sentence that the student is not clearly above the untrained start; empty where it is, or has no start."""
-        gain = gain_of(self.label, self.student, self.start, self.interval)
-        if gain is None or gain.is_clear:
-            return ""
-        return gain.sentence(self.gain_of)
+    def share_interval(self) -> Interval | None:
+        """The ends of the value's 95 % interval as shares of the teacher's value; None where the value has no share."""
+        if self.share is None or self.interval is None or not self.teacher:
+            return None
+        low, high = self.interval
+        return low / self.teacher, high / self.teacher
 
     def __str__(self) -> str:
         return f"{self.label} {rounded(self.student, 3)}"
@@ -243,7 +243,11 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
         label = "of the teacher's quality"
         if quality.start_share is not None:
             label += f", {100 * quality.start_share:.1f} % without the {quality.gain_of}"
-        yield Highlight(f"{100 * quality.share:.1f} %", label, f"the teacher has {rounded(quality.teacher, 3)}")
+        detail = f"the teacher has {rounded(quality.teacher, 3)}"
+        if quality.share_interval is not None:
+            low, high = quality.share_interval
+            detail = f"95 %: {interval((100 * low, 100 * high))} %; {detail}"
+        yield Highlight(f"{100 * quality.share:.1f} %", label, detail)
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
@@ -303,7 +307,7 @@ def _quality_highlight(quality: Quality) -> Highlight:
 
 @facts(RunFolder)
 def run_facts(run: RunFolder) -> Iterator[str]:
-    """Yield sentences on the making of the student, and on its quality where there is no figure of it."""
+    """Yield sentences on the making of the student, on unclear gains, and on its quality where it has no figure."""
     teacher = short_model_name(run.record.teacher.name_or_path)
     size = studies.size_of_shape(run.record.student.shape)
     # The record of a run that failed early may lack either.
@@ -313,15 +317,16 @@ def run_facts(run: RunFolder) -> Iterator[str]:
     training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
     yield f"A {size} student of {teacher}, {training_phrase}."
 
-    quality = quality_of(run)
-    if quality is not None:
-        if quality.missing_gain:
-            yield quality.missing_gain
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    # The figure that stands for the run may be clearly gained, and another one not.
+    gains = gain_sentences(evaluation)
+    if gains:
+        yield " ".join(gains)
+    if quality_of(run) is not None:
         return
     if run.status.status == "running":
         yield "Its quality is measured at the end."
         return
-    evaluation = run.record.evaluation or records.RunEvaluation()
     reasons = reasons_against(evaluation)
     if reasons:
         # Vectors were measured, but on too few texts, or on texts that any model tells apart.

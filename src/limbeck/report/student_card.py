@@ -241,8 +241,11 @@ class StudentCard:
 
     @property
     def missing_gain(self) -> str:
-        """Which figures are not clearly above those of the untrained start; empty where all are."""
-        return " ".join(gain_sentences(self.shown))
+        """Which figures are not clearly above those of the untrained start; empty where all are.
+
+        Figures that the card leaves out count too: without them, a student would look better than it is.
+        """
+        return " ".join(gain_sentences(self.evaluation))
 
     @property
     def languages(self) -> str:
