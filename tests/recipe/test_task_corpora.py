@@ -157,6 +157,11 @@ def test_stages_that_train_one_head_number_its_classes_alike(place, tmp_path):
     assert [stage.corpus.labels[0] for stage in found] == ["not_equivalent", "entailment"]
 
 
+def test_a_column_that_a_development_file_lacks_is_named_with_its_setting(place):
+    with pytest.raises(LimbeckError, match=r"dev\.tsv:2 has no column 'rating': set label_column to one of "):
+        plan(place, scored_by(label_column="rating"))
+
+
 def test_development_files_have_the_columns_of_the_rows_to_train_on(place):
     found = plan(place, OWN | {"development": "$/dev.tsv"}).stages[0].development
     data = found.load()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from limbeck.core.kinds import kind_of
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.files.table_files import missing_header
 from limbeck.corpus.rows.class_numbers import is_missing
@@ -42,10 +43,13 @@ class SplitRows(RowSource):
         self.title = task.title
         self.count = 0
         self._ids: set[str] = set()
+        self._setting_of_column: dict[str, str] = {}
+        if facts.columns_of_recipe:
+            self._setting_of_column = _settings_of_columns(task.kind, columns)
 
     def require(self, row: PlacedRow, columns: Sequence[str]) -> None:
         """Refuse a row that lacks a column, see `require_columns`."""
-        require_columns(row, columns)
+        require_columns(row, columns, self._setting_of_column)
 
     def unlabelled_error(self, row: PlacedRow, column: str) -> CorpusError:
         """Return the error for a row without a label."""
@@ -59,7 +63,7 @@ class SplitRows(RowSource):
         Raises:
             CorpusError: where it is null: a model that reads "" for it would be scored on another row.
         """
-        require_columns(row, [column])
+        require_columns(row, [column], self._setting_of_column)
         if row.values[column] is None:
             raise CorpusError(
                 f"{row.where} has no text in its column '{column}', but null: write the text, or leave out the row."
@@ -93,7 +97,7 @@ class SplitRows(RowSource):
 
     def answers(self, row: PlacedRow, column: str) -> list[tuple[str, int]]:
         """Return all answers of a question, without blank ones."""
-        require_columns(row, [column])
+        require_columns(row, [column], self._setting_of_column)
         answers: list[tuple[str, int]] = []
         has_answers = not row.values.get("is_impossible") and not is_missing(row.values[column])
         if has_answers:
@@ -132,8 +136,27 @@ class SplitRows(RowSource):
         return label
 
 
-def require_columns(row: PlacedRow, columns: Sequence[str]) -> None:
+def _settings_of_columns(kind: str, columns: Columns) -> dict[str, str]:
+    """Return the setting of a recipe that names each column, such as `label_column`, by the name of the column."""
+    setting_of_column: dict[str, str] = {}
+    for part in kind_of(kind).columns:
+        value = getattr(columns, part)
+        if part == "documents":
+            setting_of_column |= dict.fromkeys(value, "document_columns")
+        elif part == "label_columns":
+            setting_of_column |= dict.fromkeys(value, "label_columns")
+        elif value:
+            setting_of_column[value] = f"{part}_column"
+    return setting_of_column
+
+
+def require_columns(row: PlacedRow, columns: Sequence[str], setting_of_column: Mapping[str, str] | None = None) -> None:
     """Refuse a row of a split that lacks one of the columns; the message says how to name the fields of a table.
+
+    Args:
+        row: The row.
+        columns: The names of the columns.
+        setting_of_column: The setting of a recipe that names each column; None where no recipe names them.
 
     Raises:
         CorpusError: naming the first.
@@ -147,4 +170,7 @@ def require_columns(row: PlacedRow, columns: Sequence[str]) -> None:
                 f"{problem}; name its {len(row.values)} fields in the task file, "
                 f"{{path: FILE, header: [{column}, …]}}, or give a file with a header."
             )
+        setting = None if setting_of_column is None else setting_of_column.get(column)
+        if setting is not None:
+            raise CorpusError(f"{row.where} has no column '{column}': set {setting} to one of {describe_columns(row)}.")
         raise CorpusError(f"{row.where} has no column '{column}'; it has {describe_columns(row)}.")

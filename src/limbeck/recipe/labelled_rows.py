@@ -116,7 +116,8 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
     except ValidationError as error:
         raise RecipeError(f"corpus.development: {explain(error)}") from None
     layout = TableLayout(tuple(task.columns or ()), task.quotes)
-    return TaskRows(definition, "validation", files=tuple(corpus.development or ()), layout=layout)
+    files = tuple(corpus.development or ())
+    return TaskRows(definition, "validation", files=files, layout=layout, columns_of_recipe=True)
 
 
 def _check_positive(positive: str | None, labels: tuple[str, ...]) -> None:

@@ -41,6 +41,7 @@ class TaskRows:
         classes: For each class of the task, the index of the teacher's output for it; empty takes the outputs in their
             order.
         layout: Layout of the tables among `files`.
+        columns_of_recipe: Whether a recipe names the columns of `files`, and no task.
     """
 
     definition: TaskDefinition
@@ -50,6 +51,7 @@ class TaskRows:
     files: tuple[str, ...] = ()
     classes: tuple[int, ...] = ()
     layout: TableLayout = UNKNOWN_LAYOUT
+    columns_of_recipe: bool = False
 
     @classmethod
     def of_task(cls, name: str, split: str | None, data: Path | None, **more: Any) -> "TaskRows":
@@ -229,7 +231,8 @@ class TaskRows:
 
         report = SourceReport()
         placed_rows = self._placed_rows(train_file, report)
-        rows = read_labelled_rows(placed_rows, self.definition.task, SplitFacts(), columns, report, most=most)
+        facts = SplitFacts(columns_of_recipe=self.columns_of_recipe)
+        rows = read_labelled_rows(placed_rows, self.definition.task, facts, columns, report, most=most)
         if not rows:
             raise CorpusError(f"'{', '.join(self.files)}' holds no row.")
         return SplitContent(rows, [f"{self.title}: {line}" for line in report.lines()], report)
