@@ -87,6 +87,9 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
         and "This model was chosen on the rows of validation by accuracy" in said
     )
     assert "Rows: 16 of MRPC, train." in said and str(tmp_path) not in card.content
+    # Nor is it a teacher, as its card and the notes below the table say.
+    warning = "the accuracy is not clearly above chance"
+    assert warning in said and any(warning in note for note in found["summary"]["notes_in_short"])
 
 
 def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):

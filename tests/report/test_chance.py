@@ -13,6 +13,7 @@ from limbeck.report.chance import guesser_of
 from limbeck.report.evaluation import evaluation_markdown
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_rows
 from limbeck.report.run_quality import quality_of, run_highlights
+from limbeck.report.scores import at_chance_notes
 from limbeck.report.student_card import write_model_card
 from limbeck.report.task_scores import TaskScores, scores_of_model
 
@@ -117,6 +118,16 @@ def test_the_table_of_an_evaluation_has_guessers_last():
     text = evaluation_markdown(ranked_evaluation())
     assert "| *most frequent class* | – | 50.3 |\n| *random order* | 55.1 | – |\n" in text
     assert "95 % intervals are over the rows or queries of a task (one run)." in text
+
+
+def test_a_fine_tuned_model_at_chance_is_no_teacher():
+    summary = ranked_evaluation()
+    # The intervals begin at 53.0 for the reranker, below the random order's 55.1, and at 73.0 for the classifier.
+    [note] = at_chance_notes(summary)
+    assert note.startswith("Own: the nDCG@10 is not clearly above chance (55.1, without reading the rows).")
+    assert note.endswith("look for a better one, or train it longer or on more rows.")
+    summary.models[0].columns["own"].interval = [55.2, 66.6]
+    assert at_chance_notes(summary) == []
 
 
 def test_the_cards_of_a_reranker_have_the_guesser_and_count_pairs(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from limbeck.core import studies
-from limbeck.core.blocks import AnyCell, Cell, mean
+from limbeck.core.blocks import AnyCell, Cell, mean, rounded
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
 from limbeck.report.chance import guesser_of
@@ -115,6 +115,35 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
             answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
             lines.append(
                 f"‡ {name} on {column.title}: every row gets the same answer{answer}, so the score is meaningless."
+            )
+    return lines
+
+
+def at_chance_notes(summary: studies.Evaluation) -> list[str]:
+    """Return a line for each task of a fine-tuned model whose main score is not clearly above chance.
+
+    Args:
+        summary: The evaluation of the one model.
+    """
+    (model,) = summary.models
+    lines = []
+    for column in summary.columns:
+        figure = model.columns.get(column.key)
+        # A detail gets no line, since the column that it is a part of has one.
+        if column.detail or figure is None or figure.mean is None:
+            continue
+        # A chance of 0 is not recorded.
+        chance = figure.chance or 0.0
+        lowest = figure.mean
+        interval = interval_of(column.key, model)
+        if interval is not None:
+            lowest, _ = interval
+        if lowest <= chance:
+            metric = metric_of_column(column.metric, column)
+            lines.append(
+                f"{column.title}: the {metric} is not clearly above chance ({rounded(chance, 1)}, without reading the "
+                "rows). A student can only imitate its teacher: look for a better one, or train it longer or on more "
+                "rows."
             )
     return lines
 
