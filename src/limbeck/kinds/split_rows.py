@@ -31,12 +31,21 @@ class SplitRows(RowSource):
         facts: The facts of the split: whether it is labelled, and its language.
         columns: Names of the columns.
         report: Receives answers that are moved, and rows that the source does not count itself.
+        columns_of_recipe: Whether a recipe names the columns, as it names those of the rows to train on.
 
     Attributes:
         count: Rows that were read so far, by which rows without ids are numbered. Who reads the rows sets it.
     """
 
-    def __init__(self, task: Task, facts: SplitFacts, columns: Columns, report: SourceReport) -> None:
+    def __init__(
+        self,
+        task: Task,
+        facts: SplitFacts,
+        columns: Columns,
+        report: SourceReport,
+        *,
+        columns_of_recipe: bool = False,
+    ) -> None:
         super().__init__(columns, task.labels, report, labelled=facts.labelled, language=facts.language)
         self.owner = f"{task.title}'s"
         self.answerable_only = task.answerable_only
@@ -44,7 +53,7 @@ class SplitRows(RowSource):
         self.count = 0
         self._ids: set[str] = set()
         self._setting_of_column: dict[str, str] = {}
-        if facts.columns_of_recipe:
+        if columns_of_recipe:
             self._setting_of_column = _settings_of_columns(task.kind, columns)
 
     def require(self, row: PlacedRow, columns: Sequence[str]) -> None:

@@ -22,13 +22,11 @@ class SplitFacts:
         published_rows: Rows that the source publishes; a mismatch is reported, never hidden.
         labelled: Whether its labels or answers are public.
         language: The language of its texts, or of the context of its questions.
-        columns_of_recipe: Whether a recipe names its columns, as it names those of the rows to train on.
     """
 
     published_rows: int | None = None
     labelled: bool = True
     language: str = "en"
-    columns_of_recipe: bool = False
 
 
 class Submission(Strict):

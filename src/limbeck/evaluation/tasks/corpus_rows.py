@@ -231,8 +231,15 @@ class TaskRows:
 
         report = SourceReport()
         placed_rows = self._placed_rows(train_file, report)
-        facts = SplitFacts(columns_of_recipe=self.columns_of_recipe)
-        rows = read_labelled_rows(placed_rows, self.definition.task, facts, columns, report, most=most)
+        rows = read_labelled_rows(
+            placed_rows,
+            self.definition.task,
+            SplitFacts(),
+            columns,
+            report,
+            most=most,
+            columns_of_recipe=self.columns_of_recipe,
+        )
         if not rows:
             raise CorpusError(f"'{', '.join(self.files)}' holds no row.")
         return SplitContent(rows, [f"{self.title}: {line}" for line in report.lines()], report)

@@ -207,6 +207,7 @@ def read_labelled_rows(
     report: SourceReport,
     *,
     most: int | None = None,
+    columns_of_recipe: bool = False,
 ) -> list[LabelledRow]:
     """Return the rows of a split as its task has them, in the order of the source; documents of a query together.
 
@@ -217,12 +218,13 @@ def read_labelled_rows(
         columns: Names of the columns of text, label and answers.
         report: Receives the rows that are left out and the answers that are moved.
         most: Rows of the source that are read; None for all.
+        columns_of_recipe: Whether a recipe names the columns.
 
     Raises:
         CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
     """
     kind = KINDS[task.kind]
-    source = SplitRows(task, facts, columns, report)
+    source = SplitRows(task, facts, columns, report, columns_of_recipe=columns_of_recipe)
     kind.check_source(source)
     # Some labels can be read in two ways, between which all rows together decide.
     if kind.looks_ahead(source):
