@@ -123,6 +123,22 @@ def test_a_student_that_gained_little_is_told_so(start, note):
     assert ("The training changed little" in text) == (start in (0.64, 0.70))
 
 
+def test_a_further_score_that_clearly_fell_or_rose_is_told_too():
+    scores = {"task": "names", "kind": "token_classification", "metric": "entity_f1", "split": "validation"}
+    scores["rows"] = 400
+    scores |= {"student": {"entity_f1": 0.396, "accuracy": 0.544, "entity_recall": 0.493}}
+    scores |= {"start": {"entity_f1": 0.391, "accuracy": 0.604, "entity_recall": 0.455}}
+    scores["intervals"] = {"entity_f1": [0.38, 0.41], "accuracy": [0.533, 0.555], "entity_recall": [0.476, 0.511]}
+    values = {"development": [scores], "start": {"summary": "Starts from teacher layers 1, 6."}}
+    text = comparison_markdown(values)
+    assert "made the accuracy on names, validation worse: 0.544 is below the untrained start's 0.604" in text
+    assert "improved the entity recall on names, validation: 0.493 against 0.455" in text
+    assert "changed little" not in text
+    # A student that gives one answer to all rows has no gains.
+    scores["only_answer"] = "O"
+    assert "The training" not in comparison_markdown(values)
+
+
 @pytest.mark.parametrize(("start", "agreement", "sentence"), [
     (0.6, 0.6, ""),
     (0.73, 0.6, "did not improve the accuracy on held-out rows: 0.720 is below the untrained start's 0.730, within"),

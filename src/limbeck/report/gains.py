@@ -116,11 +116,18 @@ def _gains(evaluation: RunEvaluation) -> Iterator[Gain]:
 
 
 def _gains_on_development_rows(evaluation: RunEvaluation) -> Iterator[Gain | None]:
-    """Yield the gains of the main scores on development rows."""
+    """Yield the gains of the main scores on development rows, and of others that are clearly better or worse."""
     for scores in evaluation.development:
-        metric = scores.metric
-        name = f"{metric_of_rows(metric, scores)} on {rows_title(scores)}"
-        yield gain_of(name, scores.student.get(metric), scores.start.get(metric), scores.intervals.get(metric))
+        # Scores of a student that gives one answer to all rows mean nothing.
+        if scores.only_answer:
+            continue
+        for metric, student in scores.student.items():
+            name = f"{metric_of_rows(metric, scores)} on {rows_title(scores)}"
+            gain = gain_of(name, student, scores.start.get(metric), scores.intervals.get(metric))
+            has_interval = gain is not None and gain.interval is not None
+            is_told = has_interval and gain is not None and (gain.is_clear or gain.is_clear_loss)
+            if metric == scores.metric or is_told:
+                yield gain
 
 
 def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
