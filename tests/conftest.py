@@ -25,6 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hand ``--update-golden`` to the snapshots, also in the processes of pytest-xdist; load the fixtures in these."""
+    # Speedups of a busy machine are left out, and other tests keep it busy.
+    os.getloadavg = lambda: (0.0, 0.0, 0.0)
     if config.getoption("--update-golden"):
         os.environ[UPDATE] = "1"
     if config.getoption("dist", "no") == "no":  # The process that spreads the tests needs no torch.
