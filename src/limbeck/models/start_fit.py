@@ -27,8 +27,8 @@ from limbeck.models.family_table import families, row_of
 from limbeck.models.fit_options import FitOptions
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.start_step import SourceText, Start, StartSettings, StartStep
+from limbeck.models.stop_forward import StopForward
 from limbeck.models.streams import StreamKey
-from limbeck.models.tap_points import StopForward
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -28,11 +28,8 @@ from limbeck.kernels.packed_attention import packed_attention
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.family_table import Projections
 from limbeck.models.packed_rows import Packing
+from limbeck.models.stop_forward import StopForward
 from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, StreamKey
-
-
-class StopForward(Exception):  # noqa: N818 - control flow, not an error
-    """Raised to leave a forward when all that is wanted of it is recorded; caught by the code that wants it."""
 
 
 @dataclass

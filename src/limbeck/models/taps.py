@@ -25,8 +25,9 @@ from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_heads import SentenceHead, pool
+from limbeck.models.stop_forward import StopForward
 from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, OF_SENTENCES, STREAM_NAMES, StreamKey, Streams
-from limbeck.models.tap_points import Recorder, StopForward
+from limbeck.models.tap_points import Recorder
 from limbeck.models.tap_verification import WholeRun, run_whole, verify_streams
 
 
