@@ -160,7 +160,6 @@ PARALLEL = {"parallel": {"en": "text.txt", "de": "text.txt"}}
     [
         (["text.txt"], [], 0.05),
         ({"sources": ["text.txt"], "streaming": True}, [], 0.05),
-        ({"sources": [PARALLEL]}, [], 0.05),
         ({"sources": ["text.txt"], "held_out": 0.2}, [], 0.2),
         (["text.txt"], ["corpus.held_out=0.2"], 0.2),
         (["text.txt"], ["corpus.task.kind=classification", "corpus.task.labelled=false"], None),
@@ -172,11 +171,17 @@ def test_text_of_options_has_held_out_documents_enough(place, monkeypatch, metho
     options = {"teacher": "embedding/teacher-bert", "student": 2, "corpus": corpus}
     if method is not None:
         options["method"] = method
-    elif isinstance(corpus, dict) and PARALLEL in corpus["sources"]:
-        pytest.skip("parallel text needs a method")
     recipe = apply_overrides(choose_by_options(options, overrides=overrides), overrides)
     assert recipe["corpus"].get("held_out") == share
     assert ("corpus.held_out" in recipe["reasons"]) == (share == 0.05)
+
+
+def test_parallel_text_holds_out_as_text_does(place, monkeypatch):
+    monkeypatch.chdir(place)
+    options = {"teacher": "embedding/teacher-bert", "student": 2, "corpus": {"sources": [PARALLEL]}}
+    recipe = choose_by_options(options | {"method": "sentence_embedding"})
+    assert recipe["corpus"]["held_out"] == 0.05
+    assert "corpus.held_out" in recipe["reasons"]
 
 
 def test_stored_vectors_hold_out_as_text_does_and_scores_as_rows_do(place):

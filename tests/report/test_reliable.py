@@ -47,6 +47,7 @@ def test_a_measure_that_tells_has_a_share_and_the_start_beside_it():
 
 def test_a_student_below_the_untrained_start_is_told_so():
     values = evaluation()
+    values["agreement"]["interval"] = [0.65, 0.75]
     start = values["start"]["retrieval"]
     assert "The training " not in comparison_markdown(values)
     # The student's interval ends at 0.62. What got better stands in the same note, which does not deny it.
@@ -121,6 +122,14 @@ def test_a_student_that_gained_little_is_told_so(start, note):
     text = comparison_markdown(values)
     assert note in text
     assert ("The training changed little" in text) == (start in (0.64, 0.70))
+
+
+def test_a_figure_without_an_interval_is_not_said_to_have_improved():
+    values = evaluation()
+    values["start"]["retrieval"]["mrr_at_10"] = 0.61
+    text = comparison_markdown(values)
+    assert "The training did not improve the retrieval MRR@10" in text
+    assert "improved the agreement" not in text and "changed little" not in text
 
 
 def test_a_further_score_that_clearly_fell_or_rose_is_told_too():
@@ -218,6 +227,7 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
 def test_a_figure_that_is_not_above_its_start_is_told_below_the_tiles_and_kept_out_of_the_results(copied, page_of):
     values = evaluation()
     values["start"]["retrieval"] |= {"mrr_at_10": 0.61, "recall_at_1": 0.6}
+    values["agreement"]["interval"] = [0.65, 0.75]
     folder = copied(edit={"evaluation": values})
     [part] = page_of(folder).parts
     line = (

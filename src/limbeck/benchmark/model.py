@@ -171,8 +171,8 @@ def measure_models(
         for name, times_of_model in times.items():
             size, forward = sizes[name]
             spread = spread_of_model[name]
-            both = (spread_of_model[names[0]], spread)
-            is_busy = any(timing.is_unsteady(one["p10_ms"], one["p90_ms"], load) for one in both)
+            spreads = (spread_of_model[names[0]], spread)
+            is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], load) for times in spreads)
             ratio = speedup(times[names[0]], times_of_model)
             note = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
             row = {
@@ -220,7 +220,7 @@ def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, *, is_busy: bool) ->
     Args:
         ratio: How many times as fast as the first model the other one was.
         work_ratios: Of the two models.
-        is_busy: Whether the times of one of the two spread widely.
+        is_busy: Whether the machine was busy while the two were timed; see `timing.is_unsteady`.
     """
     factor = ratio
     most = work_ratios.faster

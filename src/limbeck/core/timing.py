@@ -39,7 +39,7 @@ _MOST_BEYOND_SHAPES = 1.5
 Smaller weights may fit into a faster memory, so that a student is faster than its shape says.
 """
 _MOST_BEYOND_SHAPES_IF_BUSY = 1.02
-"""The same factor where times spread widely, since another program may have slowed down one model more often.
+"""The same factor for times of a busy machine, where another program may have slowed down one model more often.
 
 On an idle machine the blocks of a student with half of equal layers are up to 2.02 times as fast.
 """
@@ -221,7 +221,7 @@ def is_doubtful(
         ratio: Median over rounds of the first's time by the second's.
         rounds: The number of rounds.
         shape_ratio: The first model's work by the second's, by their shapes; None where it is not known.
-        is_busy: Whether the times spread so widely that other programs must have slowed down the models.
+        is_busy: Whether the times were measured on a busy machine; see `is_unsteady`.
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
         return True

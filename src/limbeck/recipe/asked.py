@@ -254,8 +254,7 @@ def choose_by_options(
 
     With the option `method`, only three things are chosen: the student's start, which are the layers of the teacher
     that it copies, the task of labelled rows, which is that of the teacher, and the share of text that is held out.
-    Mistakes that can be seen without torch are
-    refused before torch is imported.
+    Mistakes that can be seen without torch are refused before torch is imported.
 
     Args:
         options: The options, `teacher`, `student` and `corpus` among them.
@@ -394,6 +393,7 @@ def _check_has_columns(corpus: dict[str, Any], column: str, overrides: str | Seq
         RecipeError: where no source has columns.
     """
     from limbeck.corpus.sources.named_sources import holds_texts_alone
+    from limbeck.recipe.mistakes import text_without_columns
     from limbeck.recipe.overrides import apply_overrides
 
     corpus = _mapping_or_empty(apply_overrides({"corpus": corpus}, overrides).get("corpus"))
@@ -417,10 +417,7 @@ def _check_has_columns(corpus: dict[str, Any], column: str, overrides: str | Seq
         except LimbeckError:
             return  # The check of the recipe refuses a source that is missing.
         places.append(str(place))
-    raise RecipeError(
-        f"--text-column {column} names a column of tables, but this corpus ({', '.join(places)}) has texts without "
-        "columns; leave --text-column out."
-    )
+    raise text_without_columns(column, places)
 
 
 def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:

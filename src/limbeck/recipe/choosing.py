@@ -35,14 +35,13 @@ from limbeck.recipe.shipped import read_shipped
 from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stages import StageSpec
 
-_QUICKSTART_WIDTH = 384
-"""Width of the quickstart's student. Its learning rate suits this width; wider students get a smaller one."""
+_WIDTH_OF_RATES = 384
+"""Width of the students whose learning rates were measured: the quickstart's, and those of tasks."""
 _LENGTH_OF_BLOCK = 128
 """Most tokens of a block of text that is not for sentence vectors, as in the example recipes on text."""
 _TASK_RATE = 3e-4
-"""Learning rate of a student of a task that is as wide as `_WIDTH_OF_TASK_RATE`. It was the best of 2e-5, 1e-4 and 3e-4
-on rows of SST-2 and MRPC to choose by (docs/results/tasks.md)."""
-_WIDTH_OF_TASK_RATE = 384
+"""Learning rate of a student of a task, see `_rate_for_width`. It was the best of 2e-5, 1e-4 and 3e-4 on rows of SST-2
+and MRPC to choose by (docs/results/tasks.md)."""
 _RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
 """Training of a reranker, in place of a task's usual one."""
 
@@ -250,8 +249,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     # steps, or the passes, that suit these models, this text and this machine.
     training = dict(quickstart_stage["training"])
     training.pop("max_steps", None)
-    # Its learning rate suits the quickstart's student. Wider students get a smaller one.
-    training["learning_rate"] *= min(1.0, _QUICKSTART_WIDTH / models.student.shape.hidden)
+    training["learning_rate"] = _rate_for_width(training["learning_rate"], models.student.shape.hidden)
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_SENTENCE
     budget = choose_budget(models, sources, tokens_per_step, PASSES)
     stage["training"] = {**budget.training, **training}
@@ -327,9 +325,7 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
     kind = find_task(task).kind if isinstance(task, str) else task["kind"]
     kind_in_words = kind.replace("_", " ")
 
-    # Wider students take smaller steps: Adam changes each weight equally much, and more weights add up.
-    relative_width = max(1.0, models.student.shape.hidden / _WIDTH_OF_TASK_RATE)
-    rate = float(f"{_TASK_RATE / relative_width:.2g}")
+    rate = _rate_for_width(_TASK_RATE, models.student.shape.hidden)
     training: dict[str, Any] = {**TASK_TRAINING, "learning_rate": rate}
     # Rows of queries teach a reranker: it learns the differences between the scores of a query's documents.
     if KINDS[kind].has_queries:
@@ -362,6 +358,14 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
         "stages.0.training": budget.reason,
     }
     return _Choice(corpus, stages, reasons)
+
+
+def _rate_for_width(rate: float, width: int) -> float:
+    """Return a learning rate for a student: of a wider one than `_WIDTH_OF_RATES`, proportionally less.
+
+    Adam changes each weight by about the rate, and in a wider layer more of these changes add up.
+    """
+    return rate * min(1.0, _WIDTH_OF_RATES / width)
 
 
 def _reason_of_task(corpus: Mapping[str, Any], kind: str) -> str:

@@ -22,6 +22,7 @@ from limbeck.corpus.sources.named_sources import check_source, holds_texts_alone
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value
+from limbeck.recipe.mistakes import text_without_columns
 from limbeck.recipe.model_plans import TeacherInfo
 
 # Usual names of columns in data sets. Of each, the first group is taken whose columns are all in the file.
@@ -70,10 +71,7 @@ def choose_rows(
     of_words = KINDS[head].of_words
     if _hold_texts_alone(sources, teacher, of_words=of_words):
         if "text_column" in named_columns:
-            raise RecipeError(
-                f"--text-column {named_columns['text_column']} names a column of tables, but this corpus "
-                f"({', '.join(sources)}) has texts without columns; leave --text-column out."
-            )
+            raise text_without_columns(named_columns["text_column"], sources)
         kind_of_texts = _kind_of_texts(teacher, kinds, sources[0])
         return {"sources": sources, "task": {"kind": kind_of_texts, "labelled": False}}
     first_row = _read_first_row(sources, of_words=of_words)

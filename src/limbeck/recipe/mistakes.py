@@ -1,6 +1,6 @@
 """Mistakes of a recipe: gathered to be told together, each with its place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pydantic import ValidationError
@@ -72,3 +72,16 @@ def at_place(place: str) -> Iterator[None]:
         yield
     except LimbeckError as error:
         raise type(error)(f"{place}: {error}") from None
+
+
+def text_without_columns(column: str, places: Sequence[str]) -> RecipeError:
+    """Return the error for the option `text_column` where a corpus has no columns.
+
+    Args:
+        column: The column.
+        places: The sources of the corpus.
+    """
+    return RecipeError(
+        f"--text-column {column} names a column of tables, but this corpus ({', '.join(places)}) has texts without "
+        "columns; leave --text-column out."
+    )

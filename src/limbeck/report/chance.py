@@ -11,6 +11,8 @@ MOST_FREQUENT_CLASS = "most frequent class"
 RANDOM_ORDER = "random order"
 GUESSERS = (MOST_FREQUENT_CLASS, RANDOM_ORDER)
 """Names of the guessers, as tables have them."""
+ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
+"""The advice on a teacher that is no better than a guesser."""
 
 
 def with_article(guesser: str) -> str:

@@ -88,7 +88,9 @@ def gain_sentences(evaluation: RunEvaluation) -> list[str]:
         return []
     cause = (evaluation.start or UntrainedStart()).gain_of
     clear = [gain for gain in gains if gain.is_clear]
-    sentences = [gain.sentence(cause) for gain in (*unclear, *clear)]
+    # Without an interval nobody knows whether chance has raised a figure, so nothing is claimed of it.
+    known = [gain for gain in clear if gain.interval is not None]
+    sentences = [gain.sentence(cause) for gain in (*unclear, *known)]
     has_loss = any(gain.is_clear_loss for gain in gains)
     if not clear and not has_loss:
         sentences.insert(0, f"The {cause} changed little.")
@@ -124,14 +126,21 @@ def _gains_on_development_rows(evaluation: RunEvaluation) -> Iterator[Gain | Non
         for metric, student in scores.student.items():
             name = f"{metric_of_rows(metric, scores)} on {rows_title(scores)}"
             gain = gain_of(name, student, scores.start.get(metric), scores.intervals.get(metric))
-            has_interval = gain is not None and gain.interval is not None
-            is_told = has_interval and gain is not None and (gain.is_clear or gain.is_clear_loss)
-            if metric == scores.metric or is_told:
+            if metric == scores.metric or _is_certain(gain):
                 yield gain
+
+
+def _is_certain(gain: Gain | None) -> bool:
+    """Return whether a figure rose or fell by more than its interval."""
+    if gain is None or gain.interval is None:
+        return False
+    return gain.is_clear or gain.is_clear_loss
 
 
 def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
     """Yield the gains of the agreement and of the main score on rows that were held out from the training files."""
+    if task.only_answer:
+        return
     if task.agreement is not None:
         metric = task.agreement_metric or task.metric
         interval = interval_of_share(task.agreement, metric, task.task, task.rows)

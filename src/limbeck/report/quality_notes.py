@@ -20,6 +20,7 @@ from limbeck.core.records.run_evaluation import (
     SATURATED,
     SUMMARY_IN_BODIES,
 )
+from limbeck.report.chance import ONLY_IMITATES
 from limbeck.report.gains import gain_sentences, has_clear_loss
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
@@ -37,7 +38,6 @@ from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
-_ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 _ENOUGH_FITTED_TOKENS = 50_000
@@ -360,14 +360,14 @@ def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
         problem = f"The teacher's own {metric} is only {rounded(teacher, 3)}"
     else:
         return None
-    return f"{problem}, so no share of it is given. {_ONLY_IMITATES}"
+    return f"{problem}, so no share of it is given. {ONLY_IMITATES}"
 
 
 def weak_teacher_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files, which have no shares."""
     if task.metric is None or task.teacher is None or not is_weak(task.teacher):
         return None
-    return f"The teacher's own {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {_ONLY_IMITATES}"
+    return f"The teacher's own {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {ONLY_IMITATES}"
 
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:

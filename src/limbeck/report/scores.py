@@ -12,7 +12,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import AnyCell, Cell, mean, rounded
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
-from limbeck.report.chance import guesser_of
+from limbeck.report.chance import ONLY_IMITATES, guesser_of
 from limbeck.report.names import metric_of_column
 
 ONE_ANSWER = " ‡"
@@ -142,8 +142,7 @@ def at_chance_notes(summary: studies.Evaluation) -> list[str]:
             metric = metric_of_column(column.metric, column)
             lines.append(
                 f"{column.title}: the {metric} is not clearly above chance ({rounded(chance, 1)}, without reading the "
-                "rows). A student can only imitate its teacher: look for a better one, or train it longer or on more "
-                "rows."
+                f"rows). {ONLY_IMITATES}"
             )
     return lines
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.core.progress import Count, Report, Tick, no_progress, part_of
 from limbeck.core.progress_bars import Pace
 from limbeck.core.records import RunEvaluation, UntrainedStart
@@ -29,9 +28,10 @@ from limbeck.models.start_head import names_of_head
 from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.targets.facts import read_facts
 from limbeck.training.compared_text import amounts_of, held_out_texts
-from limbeck.training.corpora import build_corpus_of
+from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
 from limbeck.training.student_maker import NO_HEAD_TO_START_WITH
@@ -340,6 +340,13 @@ def _side(
     return Side(model, tokenizer, vectors, max_length=length, folder=folder)
 
 
+def _rows_of(run: Run, stage: StagePlan) -> AnyCorpus:
+    """Return the rows of a stage; of a run without stages the recipe's."""
+    if not run.plan.stages:
+        return run.start_rows
+    return run.corpora[run.plan.stages.index(stage)]
+
+
 def _score_held_out_rows(run: Run, report: Report, starts: Sequence[PreTrainedModel]) -> dict[str, Any]:
     """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
 
@@ -356,11 +363,7 @@ def _score_held_out_rows(run: Run, report: Report, starts: Sequence[PreTrainedMo
     if stage is None:
         return {}
     report(0.0, "scoring held-out rows")
-    if run.plan.stages:
-        corpus = run.corpora[run.plan.stages.index(stage)]
-    else:
-        with CorpusProgress(run.console) as progress:
-            corpus = build_corpus_of(stage, run.tokenizers.of_stage(stage), progress)
+    corpus = _rows_of(run, stage)
     teacher: PreTrainedModel | None = None
     if stage.teacher_head is not None and stage.teacher.is_one_model:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)

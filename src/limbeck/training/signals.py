@@ -31,7 +31,7 @@ If it has not, the signal is dropped and sent once more.
 _STANDARD_ERROR = 2
 """The descriptor of standard error."""
 _STOPPING = (
-    b"\nStopping after this step, to save it. A second Ctrl-C stops at once, and loses the steps since the last save.\n"
+    b"\nStopping after this step. A second Ctrl-C stops at once, and loses the steps since the last checkpoint.\n"
 )
 """What the first Ctrl-C is answered with."""
 
