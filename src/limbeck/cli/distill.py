@@ -23,7 +23,7 @@ def distill(request: DistilRequest, messages: Messages) -> None:
 
     Without a recipe or a method, limbeck chooses every setting that you leave out, and explains each choice.
 
-    With a method, limbeck chooses only the weights that the student starts from, and the task of labelled rows.
+    With a method, limbeck chooses only the start of the student, the task of labelled rows, and the held-out share.
     """
     from limbeck.api.distilling import carry_out_distillation
     from limbeck.core.ranks import is_main
