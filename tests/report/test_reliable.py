@@ -12,6 +12,7 @@ from limbeck.core.records import RunEvaluation, SourceNotes
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
+from limbeck.report.names import metric_name
 from limbeck.report.quality import comparison_csv, comparison_table, quality_blocks
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import Quality
@@ -236,12 +237,12 @@ def test_a_figure_that_is_not_above_its_start_is_told_below_the_tiles_and_kept_o
     )
     assert line in part.facts
     results = held_out_results(RunEvaluation.read(values), "sentence-similarity")
-    assert [result.metric_type for result in results] == ["spearmanr", "ndcg_at_10"]
+    assert [result.metric_type for result in results] == ["spearmanr"], "no nDCG without the main figure"
     values["start"]["agreement"]["spearman"] = 0.7
     card = model_card({"name": "mine", "evaluation": values}, folder / "student")
     limits = card[card.index("## Limits") :]
     assert "- The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in limits
-    assert "spearmanr" not in card and "mrr_at_10" not in card and "ndcg_at_10" in card
+    assert "spearmanr" not in card and "mrr_at_10" not in card and "ndcg_at_10" not in card
 
 
 def test_an_unclear_gain_is_told_beside_a_clear_main_figure_and_where_its_figure_is_left_out(copied, page_of):
@@ -280,6 +281,32 @@ def test_a_score_on_development_rows_that_is_not_above_its_start_is_no_result():
     for start, count in ((0.6, 1), (0.64, 0), (0.75, 0)):
         values = RunEvaluation.read({"development": [scores | {"start": {"accuracy": start}}]})
         assert len(list(development_results(values, "text-classification"))) == count
+
+
+@pytest.mark.parametrize(("start", "results"), [
+    # F1, recall and precision of the start; the student has 0.396, 0.493 and 0.331.
+    ((0.391, 0.455, 0.343), []),
+    ((0.3, 0.3, 0.3), ["f1_entity", "recall_entity", "precision_entity"]),
+    ((0.37, 0.3, 0.35), ["f1_entity"]),
+    ((0.42, 0.3, 0.3), []),
+])  # fmt: skip
+def test_a_part_of_an_f1_is_no_result_without_the_f1(start, results):
+    metrics = ("f1_entity", "recall_entity", "precision_entity")
+    student = dict(zip(metrics, (0.396, 0.493, 0.331), strict=True))
+    scores = {"task": "names", "kind": "token_classification", "metric": "f1_entity", "rows": 400, "student": student}
+    scores["start"] = dict(zip(metrics, start, strict=True))
+    scores["intervals"] = {metric: [value - 0.02, value + 0.02] for metric, value in student.items()}
+    values = RunEvaluation.read({"development": [scores]})
+    assert [result.metric_name for result in development_results(values, "token-classification")] == [
+        f"{metric_name(metric)} on development rows" for metric in results
+    ]
+
+
+def test_a_figure_of_retrieval_that_is_not_gained_leaves_the_main_one_alone():
+    values = evaluation()
+    values["start"]["retrieval"]["recall_at_1"] = 0.6
+    results = held_out_results(RunEvaluation.read(values), "sentence-similarity")
+    assert [result.metric_type for result in results] == ["spearmanr", "mrr_at_10"]
 
 
 SENTENCES = "The agreement with the teacher was measured on only 51 held-out sentences, and at least 200 are needed."

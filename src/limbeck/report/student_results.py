@@ -3,7 +3,7 @@
 A result of the Hub names a task, a data set and a metric, and has a value from 0 to 1.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from huggingface_hub import EvalResult
 
@@ -24,7 +24,8 @@ _SUMMARY_RETRIEVAL = "retrieving a text's body by its summary"
 def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
     """Yield the figures on held-out text that are reliable, and clearly above those of the untrained start.
 
-    For the first see `limbeck.report.reliable`, and for the second `limbeck.report.gains`.
+    For the first see `limbeck.report.reliable`, and for the second `limbeck.report.gains`. Figures of the retrieval are
+    published only beside the MRR@10.
 
     Args:
         evaluation: The evaluation of the run.
@@ -53,16 +54,54 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
         ("mrr_at_10", f"MRR@10 ({search})", retrieval.mrr_at_10),
         ("recall_at_1", f"Recall@1 ({search})", retrieval.recall_at_1),
         ("ndcg_at_10", f"nDCG@10 ({search})", retrieval.ndcg_at_10),
+        # The search in the teacher's passages was not measured at the start, so that of the student alone decides.
         ("ndcg_at_10", f"nDCG@10 (as above, with {documents} encoded by the teacher)", asymmetric.ndcg_at_10),
     ]
-    intervals = {**retrieval.intervals, "mrr_at_10": retrieval.interval}
-    start_retrieval = start.retrieval or records.Retrieval()
+    published = _published_of_retrieval(evaluation)
     for metric, name, value in figures:
-        if value is None or not is_reliable_retrieval(evaluation.teacher.retrieval, metric):
-            continue
-        # The search in the teacher's passages was not measured at the start, so that of the student alone decides.
-        if _is_gained(getattr(retrieval, metric), getattr(start_retrieval, metric), intervals.get(metric)):
+        if metric in published and value is not None:
             yield _held_out_result(task_type, metric, name, value)
+
+
+def _published_of_retrieval(evaluation: records.RunEvaluation) -> set[str]:
+    """Return the names of the student's figures of retrieval that are published."""
+    start = evaluation.start or records.UntrainedStart()
+    retrieval = evaluation.student.retrieval or records.Retrieval()
+    start_retrieval = start.retrieval or records.Retrieval()
+    intervals = {**retrieval.intervals, "mrr_at_10": retrieval.interval}
+    is_gained_by_metric = {}
+    for metric in ("mrr_at_10", "recall_at_1", "ndcg_at_10"):
+        value = getattr(retrieval, metric)
+        if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, metric):
+            is_gained = _is_gained(value, getattr(start_retrieval, metric), intervals.get(metric))
+            is_gained_by_metric[metric] = is_gained
+    return _published(is_gained_by_metric, "mrr_at_10")
+
+
+def _published_of_rows(scores: records.DevelopmentFigures) -> set[str]:
+    """Return the names of the student's scores on development rows that are published."""
+    is_gained_by_metric = {}
+    for metric, value in scores.student.items():
+        if metric in METRIC_NAMES and value is not None:
+            is_gained = _is_gained(value, scores.start.get(metric), scores.intervals.get(metric))
+            is_gained_by_metric[metric] = is_gained
+    return _published(is_gained_by_metric, scores.metric)
+
+
+def _published(is_gained_by_metric: Mapping[str, bool], main_metric: str) -> set[str]:
+    """Return the metrics of one measurement that are published: none, the main one, or all.
+
+    A recall without its F1, or beside an F1 but without a precision that fell, would flatter the student.
+
+    Args:
+        is_gained_by_metric: Whether each figure is clearly above that of the untrained start.
+        main_metric: The metric that counts most.
+    """
+    if not is_gained_by_metric.get(main_metric):
+        return set()
+    if all(is_gained_by_metric.values()):
+        return set(is_gained_by_metric)
+    return {main_metric}
 
 
 def _is_gained(student: float | None, start: float | None, interval: Sequence[float | None] | None) -> bool:
@@ -92,7 +131,7 @@ def _held_out_result(task_type: str, metric: str, name: str, value: float) -> Ev
 def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
     """Yield the scores on development rows that are clearly above those of the untrained start.
 
-    A student that gives all rows one answer has none.
+    Further scores are published only beside the main one. A student that gives all rows one answer has none.
 
     Rows that were held out from the training files give no results, since the teacher may have seen them.
 
@@ -103,10 +142,9 @@ def development_results(evaluation: records.RunEvaluation, task_type: str) -> It
     for scores in evaluation.development:
         if only_answer(scores) is not None:
             continue
+        published = _published_of_rows(scores)
         for metric, value in scores.student.items():
-            if metric not in METRIC_NAMES or value is None:
-                continue
-            if _is_gained(value, scores.start.get(metric), scores.intervals.get(metric)):
+            if metric in published and value is not None:
                 yield EvalResult(
                     task_type=task_type,
                     dataset_type=one_line(scores.task),
