@@ -30,7 +30,7 @@ from limbeck.core.records import (
 )
 from limbeck.core.records.run_evaluation import RETRIEVAL
 from limbeck.kinds.scoring import METRIC_NAMES
-from limbeck.report.chance import guesser_of, with_article
+from limbeck.report.chance import GUESSERS, guesser_of, with_article
 from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes, notes_blocks
@@ -40,6 +40,7 @@ from limbeck.report.reliable import (
     caution_of_speedup,
     chance_of,
     has_share,
+    interval_of_retrieval,
     reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
@@ -155,9 +156,7 @@ class Row:
 
     def _speedup_words(self) -> str:
         """Write the speedup and its caution: `1.50x faster; busy machine`."""
-        if self.speedup is None:
-            return NOTHING
-        words = speed_words(self.speedup)
+        words = NOTHING if self.speedup is None else speed_words(self.speedup)
         return f"{words}; {self.caution}" if self.caution else words
 
     def _ratio_words(self) -> str:
@@ -180,7 +179,10 @@ class Row:
         if self.caution:
             parts.append(self.caution)
         share = self.share
-        if share is not None:
+        if share is not None and self.label in GUESSERS:
+            # A guesser was made from no teacher, so it keeps nothing.
+            parts.append(f"{100 * share:.1f} % of the teacher's")
+        elif share is not None:
             parts.append(f"{100 * share:.1f} % kept")
         if self.interval is not None:
             low, high = self.interval
@@ -576,7 +578,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             teacher=_figure(teacher, metric),
             student=_figure(student, metric),
             unit=_unit_of_retrieval(caution),
-            interval=_interval_of_retrieval(student, metric),
+            interval=interval_of_retrieval(student, metric),
             caution=caution,
         )
         yield student_row
@@ -584,16 +586,6 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         start_value = _figure(start, metric)
         if start_value is not None:
             yield _start_row(start_value, student_row)
-
-
-def _interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval | None:
-    """The 95 % interval of a figure of retrieval; None where it was not measured."""
-    if retrieval is None:
-        return None
-    # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
-    if metric == "mrr_at_10":
-        return ends_of(retrieval.interval)
-    return ends_of(retrieval.intervals.get(metric))
 
 
 def _unit_of_retrieval(caution: str) -> Unit:
@@ -623,6 +615,7 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
             teacher=_figure(cut.teacher, metric),
             student=student,
             unit=_unit_of_retrieval(caution),
+            interval=interval_of_retrieval(cut.student, metric),
             caution=caution,
         )
     yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric)
@@ -638,6 +631,7 @@ def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, met
             teacher=_figure(teacher, metric),
             student=value,
             unit=_unit_of_retrieval(caution),
+            interval=interval_of_retrieval(asymmetric, metric),
             is_part=True,
             caution=caution,
         )

@@ -24,7 +24,6 @@ from limbeck.report.chance import ONLY_IMITATES
 from limbeck.report.gains import gain_sentences, has_clear_loss
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
-    caution_of_speedup,
     chance_of,
     has_doubtful_times,
     has_enough_documents,
@@ -32,6 +31,7 @@ from limbeck.report.reliable import (
     has_enough_sentences,
     is_at_chance,
     is_saturated,
+    is_unsteady,
     is_weak,
 )
 from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
@@ -116,7 +116,8 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
             "contradict each other, or are further apart than the shapes of the models, so no speedup is given "
             f"({NOTHING}). Measure again on an idle machine with: limbeck benchmark model TEACHER STUDENT."
         )
-    busy = [f"{batch.batch_size}" for batch in latency.batches if caution_of_speedup(batch)]
+    unsteady = [batch for batch in latency.batches if is_unsteady(batch) and not has_doubtful_times(batch)]
+    busy = [f"{batch.batch_size}" for batch in unsteady]
     if busy:
         yield (
             f"The machine was busy at batch size {' and '.join(busy)}. Speedups compare neighbouring passes, so they "

@@ -60,6 +60,24 @@ def is_saturated(teacher: Retrieval, metric: str) -> bool:
     return teacher.measure is not None and value is not None and value > SATURATED
 
 
+def interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval | None:
+    """Return the 95 % interval of a figure of retrieval; None where it was not measured.
+
+    Args:
+        retrieval: The figures of a model.
+        metric: A field of `Retrieval`, such as `mrr_at_10`.
+    """
+    if retrieval is None:
+        return None
+    # The record has the interval of MRR@10 in a field of its own, and those of other figures in `intervals`.
+    if metric == "mrr_at_10":
+        return ends_of(retrieval.interval)
+    # Recall@1 is a share of the queries, so that their number gives its interval.
+    if metric == "recall_at_1" and retrieval.recall_at_1 is not None and retrieval.pool:
+        return of_share(retrieval.recall_at_1, int(retrieval.pool))
+    return ends_of(retrieval.intervals.get(metric))
+
+
 def is_reliable_agreement(agreement: Agreement) -> bool:
     """Return whether an agreement is over pairs of enough sentences, which are from enough documents."""
     return not caution_of_agreement(agreement)
@@ -273,7 +291,7 @@ def is_unsteady(batch: BatchLatency) -> bool:
 
 
 def caution_of_speedup(batch: BatchLatency) -> str:
-    """Return a caution for the speedups of a batch that are given; "" where nothing speaks against them."""
-    if not has_doubtful_times(batch) and is_unsteady(batch):
+    """Return a caution for the times of a batch, in a few words; "" where nothing speaks against them."""
+    if is_unsteady(batch):
         return "busy machine"
-    return ""
+    return "doubtful times" if has_doubtful_times(batch) else ""

@@ -243,6 +243,8 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
         label = "of the teacher's quality"
         if quality.start_share is not None:
             label += f", {100 * quality.start_share:.1f} % without the {quality.gain_of}"
+        elif quality.start is not None and quality.start > quality.teacher:
+            label += f", and more than all of it without the {quality.gain_of}"
         detail = f"the teacher has {rounded(quality.teacher, 3)}"
         if quality.share_interval is not None:
             low, high = quality.share_interval

@@ -13,7 +13,7 @@ from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
 from limbeck.report.gains import gain_of
 from limbeck.report.names import metric_of_rows
-from limbeck.report.reliable import is_reliable_agreement, is_reliable_retrieval
+from limbeck.report.reliable import interval_of_retrieval, is_reliable_agreement, is_reliable_retrieval
 from limbeck.report.scored_rows import only_answer
 
 _PASSAGE_RETRIEVAL = "retrieving a passage by a sentence taken from it"
@@ -68,12 +68,11 @@ def _published_of_retrieval(evaluation: records.RunEvaluation) -> set[str]:
     start = evaluation.start or records.UntrainedStart()
     retrieval = evaluation.student.retrieval or records.Retrieval()
     start_retrieval = start.retrieval or records.Retrieval()
-    intervals = {**retrieval.intervals, "mrr_at_10": retrieval.interval}
     is_gained_by_metric = {}
     for metric in ("mrr_at_10", "recall_at_1", "ndcg_at_10"):
         value = getattr(retrieval, metric)
         if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, metric):
-            is_gained = _is_gained(value, getattr(start_retrieval, metric), intervals.get(metric))
+            is_gained = _is_gained(value, getattr(start_retrieval, metric), interval_of_retrieval(retrieval, metric))
             is_gained_by_metric[metric] = is_gained
     return _published(is_gained_by_metric, "mrr_at_10")
 
