@@ -75,13 +75,18 @@ HEAVY = {"torch", "transformers", "datasets", "scipy", "optuna", "sklearn", "mat
 
 # A command after the other in one process, since each process costs time: `other` holds none of limbeck's work, and
 # `run` is the folder of a run, whose student was meant.
+CHOSEN = "--teacher {teacher} --student 3 --corpus texts "
 MISTAKES = {
     "distill": ["none.yaml", "{recipe} --set teacher.model=/no/where", "{recipe} --set corpus.sources=[nowhere]",
                 "{recipe} --set student.shape=minlm-6x384", "{recipe} --output other",
                 "--teacher /no/where --student 3 --corpus texts --output x",
                 "--teacher {teacher} --student 0 --corpus texts --output x",
                 "--teacher {teacher} --student 9 --corpus texts --output x",
-                "{recipe} --set student.initialise.layers=[1,9,3]", "{recipe} --student 9"],
+                "{recipe} --set student.initialise.layers=[1,9,3]", "{recipe} --student 9",
+                CHOSEN + "--output x --steps 3 --minutes 2", CHOSEN + "--output x --minutes 0",
+                CHOSEN + "--output x --learning-rate 0", CHOSEN + "--output other",
+                CHOSEN + "--output x --resume --overwrite", CHOSEN + "--method minilmv2 --output x --minutes 0",
+                CHOSEN + "--method minilmv2 --output other"],
     "validate": ["{recipe} --set corpus.sources=[other]", "none.yaml",
                  "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
     "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",

@@ -19,6 +19,7 @@ from limbeck.api.requests.distil import ValidateRequest
 from limbeck.api.training_objects import method_of, training_of
 from limbeck.errors import LimbeckError
 from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_document, merge_options
+from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.schema import Recipe
 
 _OVER_A_RECIPE = (
@@ -67,19 +68,22 @@ def named_recipe(
         overrides: Values that are set in the recipe later (`--set`). Those of the corpus name columns that a chosen
             recipe reads.
         resume: Whether a run is continued.
-        before: Called with the run's folder before anything is saved there.
+        before: Called with the folder before a recipe is chosen, which imports torch, and before anything is saved.
 
     Raises:
         LimbeckError: for objects that are neither models nor texts, and for models or text that no recipe can be chosen
             for.
     """
     document = given_document(recipe, options, resume=resume)
+    folder = kept_in or options.get("output")
+    if folder is None and document is not None:
+        folder = document.get("output")
+    _check_folder(folder, overrides, before)
+    objects = _objects_in(folder, before)
     if document is None:
         check_chosen_by(options)
-        objects = _objects_in(kept_in or options.get("output"), before)
         merged = choose_by_options(_with_names(options, objects, tokenizer), overrides=overrides, resume=resume)
     else:
-        objects = _objects_in(kept_in or options.get("output") or document.get("output"), before)
         # Objects in the document are saved before those in the options, so that notes are in the order of the document.
         document = objects.document(document)
         merged = merge_options(document, _with_names(options, objects, tokenizer), overrides=overrides)
@@ -103,6 +107,21 @@ def print_reasons(recipe: Recipe, console: Console) -> None:
     """Print the reasons in a recipe, a line each."""
     for key, reason in (recipe.reasons or {}).items():
         console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_folder(
+    folder: str | Path | None, overrides: str | Sequence[str], check: Callable[[str | Path], object]
+) -> None:
+    """Check the folder of a call, unless an override names another one, which is checked with the recipe.
+
+    Args:
+        folder: The folder; None where the call names none. Another value is refused with the recipe.
+        overrides: Values that are set in the recipe later.
+        check: Raises an error for a folder that cannot be used.
+    """
+    is_overridden = "output" in apply_overrides({}, overrides)
+    if isinstance(folder, str | Path) and not is_overridden:
+        check(folder)
 
 
 def _objects_in(folder: str | Path | None, before: Callable[[str | Path], object]) -> Objects:

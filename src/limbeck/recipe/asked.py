@@ -7,6 +7,7 @@ The options `teacher`, `student` and `corpus` may be plain values or mappings wi
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -221,8 +222,9 @@ def _merge_stages(merged: dict[str, Any], options: Mapping[str, Any]) -> list[st
         The dotted paths of the changed values.
 
     Raises:
-        RecipeError: for steps beside minutes.
+        RecipeError: for options of the training that exclude each other, or that are out of bounds.
     """
+    _check_training_options(options)
     changed_paths: list[str] = []
     # A method replaces all stages of the recipe. Reasons are given at the first stage only, also where they speak of
     # all stages.
@@ -264,6 +266,7 @@ def choose_by_options(
     Raises:
         LimbeckError: for models or text that cannot be read, and for a student that does not fit its teacher.
     """
+    _check_training_options(options)
     options = _with_texts_of_targets(options)
     if "method" in options:
         return _choose_beside_method(options, overrides, resume=resume)
@@ -496,6 +499,34 @@ def _with_start_and_task(document: dict[str, Any], columns: Mapping[str, Any]) -
     return choose_task(document, columns)
 
 
+def _check_training_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of the training that exclude each other, and numbers that are out of bounds.
+
+    The check of the recipe would name a key of a stage, and it comes after the choice of the recipe, which imports
+    torch.
+
+    Args:
+        options: The options.
+
+    Raises:
+        RecipeError: for steps beside minutes, for minutes that are no time, and for a learning rate of 0 or less.
+    """
+    minutes = options.get("minutes")
+    if minutes is not None:
+        if "steps" in options:
+            raise RecipeError(
+                f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give only one of "
+                "them."
+            )
+        if not 0 < minutes <= _MOST_MINUTES:
+            raise RecipeError(
+                f"--minutes {minutes:g} is no time to train; give more than 0, up to {_MOST_MINUTES:,}."
+            )
+    learning_rate = options.get("learning_rate")
+    if learning_rate is not None and not 0 < learning_rate < math.inf:
+        raise RecipeError(f"--learning-rate is {learning_rate:g}; give a number above 0.")
+
+
 def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the training that options give, named as in `transformers.TrainingArguments`."""
     arguments = {}
@@ -527,18 +558,8 @@ def _with_minutes(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any
     Args:
         stages: The stages.
         options: The options, with `minutes`.
-
-    Raises:
-        RecipeError: for steps beside minutes, and for minutes that are no time.
     """
     minutes = options["minutes"]
-    if "steps" in options:
-        raise RecipeError(
-            f"--steps {options['steps']} and --minutes {minutes:g} both say how long to train; give only one of them."
-        )
-    # The check of the recipe would name the share of a stage.
-    if not 0 < minutes <= _MOST_MINUTES:
-        raise RecipeError(f"--minutes {minutes:g} is no time to train; give more than 0, up to {_MOST_MINUTES:,}.")
     shares: list[float] = []
     for stage in stages:
         training = _mapping_or_empty(_mapping_or_empty(stage).get("training"))

@@ -97,20 +97,13 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
     Raises:
         OutputError: as `claimed_output`.
     """
-    folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
-    is_free = overwrite or not _RUN_FOLDER.is_occupied(folder)
-    if is_free:
-        return
-    if resume:
+    folder = check_free(recipe.output, resume=resume, overwrite=overwrite)
+    if resume and _RUN_FOLDER.is_occupied(folder):
         check_same_recipe(folder, read_kept_recipe(folder), document_of(recipe))
-        return
-    # If the run there is still going on, taking the lock fails, with an error that says so.
-    with folder_lock(folder):
-        raise _not_empty_error(folder)
 
 
-def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse an occupied folder before the objects of a recipe (models, texts) are saved in it.
+def check_free(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
+    """Refuse an occupied folder before a recipe is chosen, and before its objects (models, texts) are saved in it.
 
     Args:
         output: The folder.
@@ -122,7 +115,10 @@ def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
     """
     folder = _check_folder(output, resume=resume, overwrite=overwrite)
     if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
-        raise _not_empty_error(folder)
+        # If the run there is still going on, taking the lock fails, with an error that says so.
+        with folder_lock(folder):
+            raise _not_empty_error(folder)
+    return folder
 
 
 def is_occupied(folder: Path) -> bool:
