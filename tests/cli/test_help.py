@@ -86,7 +86,10 @@ MISTAKES = {
                 CHOSEN + "--output x --steps 3 --minutes 2", CHOSEN + "--output x --minutes 0",
                 CHOSEN + "--output x --learning-rate 0", CHOSEN + "--output other",
                 CHOSEN + "--output x --resume --overwrite", CHOSEN + "--method minilmv2 --output x --minutes 0",
-                CHOSEN + "--method minilmv2 --output other"],
+                CHOSEN + "--method minilmv2 --output other",
+                "--teacher {teacher} --student 3 --corpus rows.jsonl --text-column bdy --output x",
+                "--teacher {teacher} --student 3 --corpus rows.jsonl --text-column bdy --method minilmv2 --output x",
+                "{recipe} --set corpus.sources=[rows.jsonl]"],
     "validate": ["{recipe} --set corpus.sources=[other]", "none.yaml",
                  "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
     "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",
@@ -123,6 +126,7 @@ def test_mistakes_are_told_before_anything_heavy_is_imported(command, tmp_path):
     (tmp_path / "other" / "thesis.tex").write_text("x")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("A text.")
+    (tmp_path / "rows.jsonl").write_text('{"body": "A text."}')
     (tmp_path / "run" / "student").mkdir(parents=True)
     (tmp_path / "run" / "student" / "config.json").write_text("{}")
     calls = [

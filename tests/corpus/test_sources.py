@@ -251,7 +251,9 @@ def test_hub_data_set_is_streamed(monkeypatch, tmp_path):
         assert asked == [("some/data", "en.v1", "train[:10]", "abc")]
         texts, report = read("some/data", "body")
         assert (texts, report.counts) == (["one", "two"], {"empty document": 2})
-        with pytest.raises(CorpusError, match="no column 'text': set text_column to one of body"):
+        with pytest.raises(
+            CorpusError, match="no column 'text'; it has body. Name the column of the text with --text-column"
+        ):
             read("some/data")
     hub_of(monkeypatch, files[2])
     assert read("some/data", "body")[1].counts == {"column 'body' that is not text": 1}

@@ -20,6 +20,7 @@ import limbeck
 from limbeck.core import folder_lock as lock_of_folder
 from limbeck.core.folder_lock import folder_lock, holder, holder_lives, is_locked
 from limbeck.core.paths import LOCK
+from limbeck.errors import CorpusError
 from tests.support.together import fork
 from tests.training.conftest import refused
 
@@ -155,6 +156,21 @@ def test_what_a_run_leaves_that_failed_before_its_first_step_is_no_obstacle(reci
     recipe["seed"] = 6
     with refused("is not empty"):
         limbeck.distill(recipe)
+
+
+def test_a_mistake_that_is_found_after_the_claim_leaves_no_new_folder(recipe, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("word")
+    recipe["corpus"] |= {"sources": [str(short)], "minimum_tokens": 9}
+    folder = Path(recipe["output"])
+    with refused("no block of text to train on", CorpusError):
+        limbeck.distill(recipe)
+    assert not folder.exists()
+    # A folder that was there before stays.
+    folder.mkdir()
+    with refused("no block of text to train on", CorpusError):
+        limbeck.distill(recipe)
+    assert folder.is_dir()
 
 
 def test_a_damaged_recipe_is_said(recipe, whole):

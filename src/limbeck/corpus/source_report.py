@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
+from limbeck.core.blocks import counted
 from limbeck.corpus.messages import safe_name
 
 Item = TypeVar("Item")
@@ -18,6 +19,8 @@ _EXAMPLES = " (such as "
 
 OTHER_COLUMN = "row without the column"
 """How the problem of a row begins that has no column of the text."""
+NAME_TEXT_COLUMN = "Name the column of the text with --text-column, or with corpus.text_column in a recipe"
+"""The way out where the text is in another column."""
 
 
 @dataclass
@@ -68,7 +71,7 @@ class SourceReport:
         most_frequent_first = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
         for problem, count in most_frequent_first:
             examples = ", ".join(self.examples.get(problem, [])[:_EXAMPLES_SHOWN])
-            lines.append(f"{count:,} x {problem}{_EXAMPLES}{examples})")
+            lines.append(f"{_times(count, problem)}{_EXAMPLES}{examples})")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,8 +130,15 @@ def nothing_in(source: str, content: str, report: SourceReport) -> str:
         message += f": {'; '.join(problems)}"
     message += "."
     if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
-        message += " Set text_column to the column of the text."
+        message += f" {NAME_TEXT_COLUMN}."
     return message
+
+
+def _times(count: int, problem: str) -> str:
+    """Return a number of cases of a problem: `3 x line of invalid JSON`, or `3 rows without the column 'text'`."""
+    if problem.startswith(OTHER_COLUMN):
+        return f"{counted(count, 'row')}{problem.removeprefix('row')}"
+    return f"{count:,} x {problem}"
 
 
 def _copy(examples: Mapping[str, list[str]]) -> dict[str, list[str]]:

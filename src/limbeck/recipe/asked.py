@@ -297,10 +297,11 @@ def choose_by_options(
         )
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
     check_choice(teacher_name, _shape_of(student), sources)
+    columns = _named_columns(further_options, overrides)
+    _check_text_column(sources, columns)
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.
 
-    columns = _named_columns(further_options, overrides)
     chosen = choose_recipe(
         teacher,
         student,
@@ -328,6 +329,9 @@ def _choose_beside_method(
     further_options = dict(options)
     label_column = further_options.pop("label_column", None)
     columns = _named_columns(options, overrides)
+    corpus = options["corpus"]
+    sources = corpus.get("sources") if isinstance(corpus, Mapping) else corpus
+    _check_text_column(sources, columns)
     document = _with_start_and_task(merge_options({}, further_options), columns)
     saved_recipe = recipe_of_run(options.get("output")) if resume else None
     document = with_held_out(document, named=columns, saved_recipe=saved_recipe)
@@ -421,6 +425,30 @@ def _check_has_columns(corpus: dict[str, Any], column: str, overrides: str | Seq
             return  # The check of the recipe refuses a source that is missing.
         places.append(str(place))
     raise text_without_columns(column, places)
+
+
+def _check_text_column(sources: Any, columns: Mapping[str, Any]) -> None:
+    """Refuse a column of text that no table of a source has, before the choice of a recipe imports torch.
+
+    Args:
+        sources: The sources; other values than names are left to the check of the recipe.
+        columns: Keys of the corpus that the user gives, see `_named_columns`.
+
+    Raises:
+        CorpusError: for the first source without the column.
+    """
+    from limbeck.corpus.sources.named_sources import check_text
+
+    # The layout of labelled rows may name the columns of their tables.
+    if "text_column" not in columns or "task" in columns:
+        return
+    sources = columns.get("sources", sources)
+    places = [sources] if isinstance(sources, str | Path) else sources
+    if not isinstance(places, list | tuple):
+        return
+    for place in places:
+        if isinstance(place, str | Path):
+            check_text(str(place), columns["text_column"], may_be_rows=True)
 
 
 def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:
@@ -519,9 +547,7 @@ def _check_training_options(options: Mapping[str, Any]) -> None:
                 "them."
             )
         if not 0 < minutes <= _MOST_MINUTES:
-            raise RecipeError(
-                f"--minutes {minutes:g} is no time to train; give more than 0, up to {_MOST_MINUTES:,}."
-            )
+            raise RecipeError(f"--minutes {minutes:g} is no time to train; give more than 0, up to {_MOST_MINUTES:,}.")
     learning_rate = options.get("learning_rate")
     if learning_rate is not None and not 0 < learning_rate < math.inf:
         raise RecipeError(f"--learning-rate is {learning_rate:g}; give a number above 0.")

@@ -361,6 +361,8 @@ def check_corpus(corpus: CorpusSpec) -> None:
     for source in corpus.places:
         with mistakes.gathered():
             _check_source(source, content)
+            if content == "texts":
+                _check_text(source, corpus)
     for source in corpus.development or ():
         with mistakes.gathered():
             _check_source(source, "rows")
@@ -372,6 +374,13 @@ def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None
     from limbeck.corpus.sources.named_sources import check_source  # It imports what reads files.
 
     check_source(source, content)
+
+
+def _check_text(source: str, corpus: CorpusSpec) -> None:
+    """Refuse a source without any text, such as a table without the column of the text."""
+    from limbeck.corpus.sources.named_sources import check_text  # It imports what reads files.
+
+    check_text(source, corpus.text_column, corpus.separator)
 
 
 def _folder(place: str | None) -> Path | None:

@@ -6,14 +6,14 @@ be used only with `resume`, which continues the run that is in it, or `overwrite
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from limbeck.core import files, ranks
 from limbeck.core.folder_lock import folder_lock
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD, STAGES
-from limbeck.errors import OutputError
+from limbeck.errors import LimbeckError, OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.kept_recipe import document_of, keep_recipe, read_kept_recipe
@@ -33,7 +33,8 @@ _RUN_FOLDER = FolderKind(
 def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
     """Claim the run's folder for the processes of this run, and keep its lock inside the block.
 
-    The folder is new, emptied or that of the run to continue, and holds the resolved recipe.
+    The folder is new, emptied or that of the run to continue, and holds the resolved recipe. A new folder is removed
+    after a mistake in what was asked, before anything was trained.
 
     Args:
         recipe: The recipe, with its output.
@@ -48,6 +49,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
             the run there was made by another recipe, if another process has it, or if it is on a disk of one machine
             that processes on others cannot see.
     """
+    is_new = recipe.output is not None and not Path(recipe.output).expanduser().exists()
     with ExitStack() as locks:
         folder = ranks.on_main_rank(lambda: _claim(recipe, locks, resume=resume, overwrite=overwrite))
 
@@ -59,7 +61,12 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
                 )
 
         ranks.on_all_ranks(check_visible)
-        yield folder
+        try:
+            yield folder
+        except LimbeckError:
+            if is_new and ranks.is_main():
+                _remove_unused(folder)
+            raise
 
 
 def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -> Path:
@@ -84,6 +91,20 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
                 files.remove(folder / name)
             keep_recipe(folder, recipe)
     return folder
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove a folder that holds only the recipe of a run and its lock; any other folder stays.
+
+    The record of a run is there as soon as the run has begun, except after a mistake in what was asked (see
+    `limbeck.training.endings`).
+    """
+    with suppress(OSError):
+        names = {path.name for path in folder.iterdir()}
+        if names <= {RECIPE, LOCK}:
+            for name in names:
+                files.remove(folder / name)
+            folder.rmdir()
 
 
 def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:

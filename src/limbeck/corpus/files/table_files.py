@@ -17,7 +17,7 @@ from limbeck.corpus.files.table_fields import (
 )
 from limbeck.corpus.files.uneven_rows import UnevenRows
 from limbeck.corpus.messages import list_columns, safe_name
-from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport, items_behind
+from limbeck.corpus.source_report import NAME_TEXT_COLUMN, OTHER_COLUMN, SourceReport, items_behind
 from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 
@@ -113,8 +113,7 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     if len(text_columns) != 1:
         may_be = "several columns that may be the text" if text_columns else "no column of the text by its looks"
         raise CorpusError(
-            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}): name the column to "
-            "read with --text-column, or with corpus.text_column in a recipe."
+            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}). {NAME_TEXT_COLUMN}."
         )
     [text_column] = text_columns
     # A file that is read on from a later position has its note already.

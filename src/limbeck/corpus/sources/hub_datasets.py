@@ -12,7 +12,7 @@ from limbeck.corpus.files import file_readers, parquet_files
 from limbeck.corpus.files.addresses import GLOB_CHARACTERS, one_line_errors
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.progress import StepProgress, count_items
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import NAME_TEXT_COLUMN, SourceReport
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import Cursor, FoundText
 from limbeck.corpus.text.documents import Document
@@ -106,8 +106,8 @@ class HubDataset:
         for number, row in enumerate(self._read_rows(rows), start=rows_before + 1):
             if column not in row:
                 raise CorpusError(
-                    f"The data set '{self.name}' has no column '{column}': set text_column to one of "
-                    f"{messages.list_columns(row)}."
+                    f"The data set '{self.name}' has no column '{column}'; it has {messages.list_columns(row)}. "
+                    f"{NAME_TEXT_COLUMN}."
                 )
             value = documents.text_value(row[column], f"{shown_shard}:{number}", column, report)
             if value is not None:

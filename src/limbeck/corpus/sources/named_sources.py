@@ -17,6 +17,7 @@ from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings.parallel import names_parallel_text
+from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.file_sources import ANY_TEXT_COLUMN, Files, check_files, expand_home, find_files
 from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
 from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText
@@ -139,6 +140,36 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
             f"The source '{safe_name(text)}' holds no {content}: its files are empty, or of other types. Give a "
             f"source with {content}."
         )
+
+
+def check_text(
+    text: str, text_column: str, separator: file_kinds.Separator | None = None, *, may_be_rows: bool = False
+) -> None:
+    """Refuse local files without any text, such as tables without the column, before models are loaded.
+
+    Reading ends at the first text. Other sources are checked when they are read.
+
+    Args:
+        text: The source string.
+        text_column: Column of the text, for kinds that have columns.
+        separator: As for `open_source`.
+        may_be_rows: Whether files of types that only rows have, such as `.json`, are passed over.
+
+    Raises:
+        CorpusError: if the files hold no text.
+    """
+    if not _is_local(text):
+        return
+    try:
+        source = open_source(text, text_column, separator=separator)
+    except CorpusError:
+        if may_be_rows:
+            return
+        raise
+    report = SourceReport()
+    first_text = next(source.documents(report), None)
+    if first_text is None:
+        raise CorpusError(nothing_in(text, "text", report))
 
 
 def shards_of(source: Source) -> Any:
