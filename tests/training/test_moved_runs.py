@@ -1,15 +1,22 @@
 """Runs that go on elsewhere: teacher and text are known by what they hold, not by their place or date."""
 
 import json
+import shlex
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
 import limbeck
+from limbeck import distill
+from tests.support.models import make_embedding
+from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.streams import make_texts, write_texts
-from tests.support.training import assert_ends_like, kill_at, record_of
+from tests.support.task_files import write_table
+from tests.support.training import assert_ends_like, assert_equal, kill_at, record_of, student_of
 from tests.training.conftest import make_recipe, refused
 
 MIX = {"mix": {"exponent": 0.3}}
@@ -155,3 +162,85 @@ def test_what_a_run_needs_elsewhere_is_said(moved, limbeck, tmp_path):
     assert f"continue: limbeck distill --resume --output {place}/run --set teacher.model=PLACE" in " ".join(
         text.split()
     )
+
+
+def data_folder(place):
+    """A task of limbeck, whose files are in a folder, also for the measurements at the end."""
+    recipe = mrpc_recipe(place)
+    recipe["evaluation"] |= {"tasks": ["mrpc"], "data": recipe["corpus"]["data"]}
+    return recipe
+
+
+def own_task(place):
+    """A task file with its rows beside it, and another development file."""
+    recipe = mrpc_recipe(place)
+    for name in ("train", "validation", "other"):
+        rows = [(f"{name} text {number}", f"it is {number} of {name}", f"c{number % 2}") for number in range(12)]
+        write_table(place / "task" / f"{name}.tsv", ("text", "pair", "label"), rows)
+    files = {name: f"{name}.tsv" for name in ("train", "validation")}
+    task = {"name": "mine", "type": "pair", "labels": ["c0", "c1"], "files": files}
+    task["columns"] = {"text": "text", "pair": "pair", "label": "label"}
+    (place / "task" / "mine.yaml").write_text(yaml.safe_dump(task))
+    configuration = Path(recipe["teacher"]["model"], "config.json")
+    labels = {"id2label": {"0": "c0", "1": "c1"}, "label2id": {"c0": 0, "c1": 1}}
+    configuration.write_text(json.dumps(json.loads(configuration.read_text()) | labels))
+    development = [str(place / "task" / "other.tsv")]
+    recipe["corpus"] = {"task": str(place / "task" / "mine.yaml"), "development": development, "length": 32}
+    return recipe
+
+
+def targets(place):
+    """A file of targets beside its texts, and a student that starts from a model elsewhere."""
+    start = make_embedding(place.with_name("start"))
+    texts = [f"The model number {number} is a text of words that we read." for number in range(60)]
+    vectors = np.random.default_rng(1).standard_normal((len(texts), 16)).astype(np.float32)
+    place.mkdir()
+    np.save(place / "vectors.npy", vectors)
+    (place / "lines.txt").write_text("\n".join(texts))
+    recipe = make_recipe("", place / "lines.txt", place / "run", {"name": "aligned_embedding"}, max_steps=4)
+    # The texts of the file are the corpus.
+    del recipe["corpus"], recipe["stages"][0]["augment"]
+    recipe["teacher"] = {"targets": str(place / "vectors.npy"), "text": str(place / "lines.txt")}
+    recipe["student"] = {**recipe["student"], "initialise": {"from": str(start)}}
+    return recipe
+
+
+def sources_with_keys(place):
+    """Sources of which one has a key beside its place."""
+    place.mkdir()
+    teacher = make_embedding(place / "teacher")
+    for name in ("a", "b"):
+        write_texts(place / f"{name}.jsonl", make_texts(name, 60))
+    recipe = make_recipe(teacher, place / "a.jsonl", place / "run", {"name": "aligned_embedding"}, max_steps=4)
+    recipe["corpus"]["sources"] = [{"source": str(place / "a.jsonl"), "share": 0.7}, str(place / "b.jsonl")]
+    return recipe
+
+
+@pytest.mark.parametrize("kind", [data_folder, own_task, targets, sources_with_keys])
+def test_the_command_for_another_place_continues_a_run(kind, limbeck, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    first, second = tmp_path / "first", tmp_path / "second"
+    recipe = kind(first)
+    recipe["stages"][0]["training"] |= {"save_steps": 1}
+    whole = {**recipe, "output": str(tmp_path / "whole")}
+    distill(whole)
+    kill_at(recipe, 3)
+    [relocation] = limbeck.json("status", recipe["output"], "--portable")
+    for need in relocation["needs"]:
+        stays = need["where"] == "the same place"
+        assert all((first in Path(place).parents) != stays for place in need["places"] if Path(place).exists())
+    first.rename(second)
+
+    words = shlex.split(relocation["command"])
+    places = {need["option"]: need["places"] for need in relocation["needs"] if need["option"]}
+    for number, word in enumerate(words):
+        option, equals, _ = word.partition("=")
+        if equals:
+            words[number] = f"{option}=[{', '.join(places[option])}]"
+            if "[" not in word:
+                words[number] = f"{option}={places[option][0]}"
+    words = [word.replace(str(first), str(second)) for word in words]
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache of the other machine"))
+    done = limbeck(*words[1:])
+    assert done.returncode == 0, done.stderr
+    assert_equal(student_of({"output": str(second / "run")}), student_of(whole))

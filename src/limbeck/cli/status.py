@@ -149,7 +149,7 @@ class _Relocation:
         folder: The folder of the run.
         recognises_text_by_content: Whether the run identifies its text by a hash of its content, and so in any place.
             Runs of older versions identify it by path and date.
-        needs: The teachers and texts that it reads, with their places.
+        needs: The teachers, texts and other files that it reads, with their places.
         teacher_hash: The hash of the teacher's weights.
         versions: Versions of packages with which the student is the same bit for bit.
     """
@@ -165,6 +165,9 @@ class _Relocation:
         """The command that continues the run; PLACE stands for the new places."""
         words = ["limbeck distill --resume --output", shlex.quote(str(self.folder))]
         for need in self.needs:
+            # Some files have to be in one place, which no option changes.
+            if need.option is None:
+                continue
             places = "[PLACE, …]" if len(need.places) > 1 else "PLACE"
             words.append(f"--set {need.option}={places}")
         return " ".join(words)
@@ -216,7 +219,7 @@ def _print_relocation(relocation: _Relocation) -> None:
     print_line(f"copy: the whole folder {one_line(str(relocation.folder))}, with any program")
     for need in relocation.needs:
         size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
-        print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
+        print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option or need.where}")
     print_line("cache: need not be copied; text that was moved, or whose files have other dates, is tokenised again")
     if relocation.versions:
         versions = ", ".join(f"{name} {version}" for name, version in relocation.versions.items())

@@ -5,11 +5,13 @@ recipe is compared without their paths: fixed words replace them.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from limbeck.core.blocks import counted
 from limbeck.core.fields import NONE
 from limbeck.evaluation.tasks.registry import is_own_task
+from limbeck.recipe.teacher_targets import ARRAY
 
 
 def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,6 +39,12 @@ def _teacher_without_places(teacher: Any) -> Any:
     document = {**teacher, "model": "a model"}
     if teacher.get("stored"):
         document["stored"] = "a store"
+    targets = teacher.get("targets")
+    if targets:
+        document["targets"] = "a file of targets"
+        # The texts of an array are in another file. Of a table, `text` is a column, which still counts.
+        if Path(targets).suffix == ARRAY and teacher.get("text"):
+            document["text"] = "a file of texts"
     return document
 
 
