@@ -11,7 +11,7 @@ from typing import Any
 from limbeck.core.blocks import counted
 from limbeck.core.fields import NONE
 from limbeck.evaluation.tasks.registry import is_own_task
-from limbeck.recipe.teacher_targets import ARRAY
+from limbeck.targets.target_file import ARRAY
 
 
 def without_places(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from limbeck.core.fields import NONE
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks.registry import is_own_task, read_own_task
-from limbeck.recipe.teacher_targets import ARRAY
+from limbeck.targets.target_file import ARRAY
 from limbeck.training.kept_recipe import read_kept_recipe
 
 _MOST_FILES = 10_000
