@@ -193,6 +193,33 @@ def test_saturated_and_small_retrievals_stay_out(values, caution, reason):
     assert [result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")] == ["spearmanr"]
 
 
+def test_a_retrieval_that_a_student_without_training_does_as_well_as_the_teacher_stays_out(copied, page_of):
+    values = evaluation(teacher=0.62)
+    reason = (
+        "The untrained start's MRR@10 of 0.610 is not clearly below the teacher's 0.620 (95 %: 0.600 to 0.640), so the "
+        "retrieval on this text does not tell good students from poor ones."
+    )
+    assert reason not in comparison_markdown(values)
+    start = values["start"]["retrieval"]
+    start["mrr_at_10"] = 0.61
+    text = comparison_markdown(values)
+    assert reason in text and "did not improve the retrieval" not in text
+    for name in ("MRR@10", "nDCG@10", "recall@1"):
+        assert "as good untrained" in cells(values)[f"Passage retrieval {name}"][3]
+    assert "Passage retrieval" not in comparison_markdown(values, reliable_only=True)
+    assert [result.metric_type for result in held_out_results(RunEvaluation.read(values), "x")] == ["spearmanr"]
+    [part] = page_of(copied(edit={"evaluation": values})).parts
+    assert "agreement" in part.highlights[0].label
+    # Without a figure that tells, the reason stands in the place of the verdict.
+    few = evaluation(teacher=0.62, sentences=51)
+    few["start"]["retrieval"]["mrr_at_10"] = 0.61
+    [part] = page_of(copied(name="few", edit={"evaluation": few})).parts
+    assert any("quality cannot be judged" in fact and reason in fact for fact in part.facts)
+    # A clear loss is told all the same: the student's interval ends at 0.62.
+    start["mrr_at_10"] = 0.63
+    assert "The training made the retrieval MRR@10 worse: 0.600 is below" in comparison_markdown(values)
+
+
 def test_an_agreement_of_few_documents_is_in_the_table_alone(copied, page_of):
     """Many sentences of few documents are a small sample: they have no interval."""
     values = evaluation(teacher=0.95, documents=FEWEST_DOCUMENTS - 1)
@@ -231,9 +258,10 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
 
 
 def test_a_start_that_is_better_than_the_teacher_is_told_beside_the_share(copied, page_of):
-    values = evaluation()
-    values["start"]["retrieval"]["mrr_at_10"] = 0.85
-    [part] = page_of(copied(edit={"evaluation": values})).parts
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400, "metric": "accuracy"}
+    scores |= {"teacher": {"accuracy": 0.8}, "student": {"accuracy": 0.78}, "start": {"accuracy": 0.85}}
+    scores["intervals"] = {"accuracy": [0.74, 0.82]}
+    [part] = page_of(copied(edit={"evaluation": {"development": [scores]}})).parts
     assert part.highlights[1].label == "of the teacher's quality, and more than all of it without the training"
 
 

@@ -11,7 +11,7 @@ from limbeck.core.blocks import rounded
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import Agreement, Retrieval, RunEvaluation, TaskFigures, UntrainedStart
 from limbeck.report.names import metric_name, metric_of_rows
-from limbeck.report.reliable import interval_of_share, is_reliable_agreement
+from limbeck.report.reliable import interval_of_share, is_reached_untrained, is_reliable_agreement
 from limbeck.report.scored_rows import rows_title
 
 _DIGITS = 3
@@ -160,7 +160,11 @@ def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) ->
     """Yield the gains of the retrieval, and of the agreement of sentence vectors where that is reliable."""
     retrieval = evaluation.student.retrieval or Retrieval()
     start_retrieval = start.retrieval or Retrieval()
-    yield gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
+    gain = gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
+    # Where a student without training is as good as the teacher, a training can lose and has nothing to gain.
+    can_gain = not is_reached_untrained(evaluation.teacher.retrieval, start.retrieval)
+    if can_gain or (gain is not None and gain.is_clear_loss):
+        yield gain
     agreement = evaluation.agreement or Agreement()
     start_agreement = start.agreement or Agreement()
     if is_reliable_agreement(agreement):

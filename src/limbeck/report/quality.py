@@ -572,7 +572,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     student = evaluation.student.retrieval
     start = None if evaluation.start is None else evaluation.start.retrieval
     for metric in RETRIEVAL:
-        caution = caution_of_retrieval(teacher, metric)
+        caution = caution_of_retrieval(teacher, start, metric)
         student_row = Row(
             f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
@@ -582,7 +582,7 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             caution=caution,
         )
         yield student_row
-        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric)
+        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric, caution)
         start_value = _figure(start, metric)
         if start_value is not None:
             yield _start_row(start_value, student_row)
@@ -608,8 +608,9 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
     # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
+    # The untrained start's vectors were not cut.
+    caution = caution_of_retrieval(cut.teacher, None, metric)
     if student is not None:
-        caution = caution_of_retrieval(cut.teacher, metric)
         yield Row(
             f"{retrieval_name(cut.student)} {metric_name(metric)}, {width}",
             teacher=_figure(cut.teacher, metric),
@@ -618,14 +619,15 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
             interval=interval_of_retrieval(cut.student, metric),
             caution=caution,
         )
-    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric)
+    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric, caution)
 
 
-def _asymmetric_row(teacher: Retrieval | None, asymmetric: Retrieval | None, metric: str) -> Iterator[Row]:
+def _asymmetric_row(
+    teacher: Retrieval | None, asymmetric: Retrieval | None, metric: str, caution: str
+) -> Iterator[Row]:
     """Yield the row of retrieval by the student's queries among the teacher's documents, if it was measured."""
     value = _figure(asymmetric, metric)
     if value is not None:
-        caution = caution_of_retrieval(teacher, metric)
         yield Row(
             "in the teacher's documents",
             teacher=_figure(teacher, metric),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from limbeck.core.blocks import NOTHING, Notes, counted, counted_rows, rounded
+from limbeck.core.intervals import ends_of
 from limbeck.core.kinds import kind_of
 from limbeck.core.records import (
     Agreement,
@@ -30,6 +31,7 @@ from limbeck.report.reliable import (
     has_enough_queries,
     has_enough_sentences,
     is_at_chance,
+    is_reached_untrained,
     is_saturated,
     is_unsteady,
     is_weak,
@@ -86,7 +88,27 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
             f"The retrieval is too easy for the teacher: its MRR@10 is {rounded(teacher.mrr_at_10 or 0.0, 3)}, and "
             f"above {SATURATED:g} even poor students come close to it."
         )
+    elif teacher is not None:
+        reasons.extend(_reached_untrained_lines(teacher, evaluation.start))
     return reasons
+
+
+def _reached_untrained_lines(teacher: Retrieval, start: UntrainedStart | None) -> Iterator[str]:
+    """Yield the sentence that a student without training is as good as the teacher in a retrieval, where it is.
+
+    Args:
+        teacher: The teacher's figures.
+        start: The untrained start.
+    """
+    retrieval_of_start = None if start is None else start.retrieval
+    if retrieval_of_start is None or not is_reached_untrained(teacher, retrieval_of_start):
+        return
+    lowest, highest = ends_of(teacher.interval) or (0.0, 0.0)
+    yield (
+        f"The untrained start's MRR@10 of {rounded(retrieval_of_start.mrr_at_10 or 0.0, 3)} is not clearly below the "
+        f"teacher's {rounded(teacher.mrr_at_10 or 0.0, 3)} (95 %: {rounded(lowest, 3)} to {rounded(highest, 3)}), so "
+        "the retrieval on this text does not tell good students from poor ones."
+    )
 
 
 def missing_figures(evaluation: RunEvaluation, *names: str) -> list[str]:
@@ -214,6 +236,8 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
             "fails, even poor students come close to it, so no share is given and the model card leaves the "
             "figure out."
         )
+    for line in _reached_untrained_lines(teacher, evaluation.start):
+        yield f"{line} No share of it is given, and the model card leaves the figures out."
 
 
 def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:

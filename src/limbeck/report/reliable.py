@@ -1,7 +1,8 @@
 """Which figures of a run are reliable: fit to be compared with the teacher's, and to stand in a verdict and a card.
 
-A score is *saturated* if the teacher's own is so high that poor students come near it. Records of earlier versions do
-not name their measures; their figures are shown as they were.
+A score is *saturated* if the teacher's own is so high that poor students come near it. A score is *reached untrained*
+if a student without training comes so near to the teacher that nothing is left for a training to gain. Records of
+earlier versions do not name their measures; their figures are shown as they were.
 """
 
 from limbeck.core import timing
@@ -25,28 +26,29 @@ WEAK = 0.2
 """A teacher with less has a weak score, such as an F1 or a correlation."""
 
 
-def is_reliable_retrieval(teacher: Retrieval | None, metric: str) -> bool:
-    """Return whether a figure of retrieval has enough queries and leaves the teacher room for errors.
+def is_reliable_retrieval(teacher: Retrieval | None, start: Retrieval | None, metric: str) -> bool:
+    """Return whether a figure of retrieval has enough queries, and tells good students from poor ones.
 
-    Args:
-        teacher: The teacher's figures.
-        metric: A field of `Retrieval`, such as `mrr_at_10`.
+    The arguments are those of `caution_of_retrieval`.
     """
-    return not caution_of_retrieval(teacher, metric)
+    return not caution_of_retrieval(teacher, start, metric)
 
 
-def caution_of_retrieval(teacher: Retrieval | None, metric: str) -> str:
+def caution_of_retrieval(teacher: Retrieval | None, start: Retrieval | None, metric: str) -> str:
     """Return why a figure of retrieval is not reliable, in a few words; empty where it is reliable.
 
     Args:
         teacher: The teacher's figures.
+        start: Those of the untrained start; None where it was not measured.
         metric: A field of `Retrieval`, such as `mrr_at_10`.
     """
     if teacher is None or teacher.measure is None:
         return ""
     if not has_enough_queries(teacher):
         return "too few passages"
-    return "too easy" if is_saturated(teacher, metric) else ""
+    if is_saturated(teacher, metric):
+        return "too easy"
+    return "as good untrained" if is_reached_untrained(teacher, start) else ""
 
 
 def has_enough_queries(retrieval: Retrieval) -> bool:
@@ -76,6 +78,22 @@ def interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval 
     if metric == "recall_at_1" and retrieval.recall_at_1 is not None and retrieval.pool:
         return of_share(retrieval.recall_at_1, int(retrieval.pool))
     return ends_of(retrieval.intervals.get(metric))
+
+
+def is_reached_untrained(teacher: Retrieval | None, start: Retrieval | None) -> bool:
+    """Return whether the untrained start's MRR@10 is within the 95 % interval of the teacher's, or above it.
+
+    All figures of a retrieval come from the same ranks, so the MRR@10 decides for all of them.
+
+    Args:
+        teacher: The teacher's figures.
+        start: Those of the untrained start; None where it was not measured.
+    """
+    interval = interval_of_retrieval(teacher, "mrr_at_10")
+    if interval is None or start is None or start.mrr_at_10 is None:
+        return False
+    lowest, _ = interval
+    return start.mrr_at_10 >= lowest
 
 
 def is_reliable_agreement(agreement: Agreement) -> bool:
@@ -108,20 +126,21 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     teacher = evaluation.teacher.retrieval
     agreement = _reliable_agreement(evaluation.agreement)
     start = evaluation.start
+    untrained = None if start is None else start.retrieval
     if start is not None:
         start_figures = {
             # It is over the same pairs as the student's agreement.
             "agreement": None if agreement is None else start.agreement,
-            "retrieval": _reliable_retrieval(start.retrieval, teacher),
+            "retrieval": _reliable_retrieval(untrained, teacher, untrained),
         }
         start = start.model_copy(update=start_figures)
+    retrieval_of_teacher = _reliable_retrieval(teacher, teacher, untrained)
+    retrieval_of_student = _reliable_retrieval(evaluation.student.retrieval, teacher, untrained)
     figures = {
-        "teacher": evaluation.teacher.model_copy(update={"retrieval": _reliable_retrieval(teacher, teacher)}),
-        "student": evaluation.student.model_copy(
-            update={"retrieval": _reliable_retrieval(evaluation.student.retrieval, teacher)}
-        ),
+        "teacher": evaluation.teacher.model_copy(update={"retrieval": retrieval_of_teacher}),
+        "student": evaluation.student.model_copy(update={"retrieval": retrieval_of_student}),
         "agreement": agreement,
-        "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher),
+        "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher, untrained),
         "start": start,
         "cut": [cut for cut in map(_reliable_cut, evaluation.cut) if cut is not None],
     }
@@ -133,14 +152,17 @@ def _reliable_agreement(agreement: Agreement | None) -> Agreement | None:
     return agreement if agreement is not None and is_reliable_agreement(agreement) else None
 
 
-def _reliable_retrieval(retrieval: Retrieval | None, teacher: Retrieval | None) -> Retrieval | None:
+def _reliable_retrieval(
+    retrieval: Retrieval | None, teacher: Retrieval | None, start: Retrieval | None = None
+) -> Retrieval | None:
     """Return a retrieval with its reliable figures alone; None where there are none.
 
     Args:
         retrieval: The figures of a model.
         teacher: The teacher's figures.
+        start: Those of the untrained start; None where it was not measured.
     """
-    unreliable = [metric for metric in RETRIEVAL if not is_reliable_retrieval(teacher, metric)]
+    unreliable = [metric for metric in RETRIEVAL if not is_reliable_retrieval(teacher, start, metric)]
     if retrieval is None or len(unreliable) == len(RETRIEVAL):
         return None
     return retrieval.model_copy(update=dict.fromkeys(unreliable))

@@ -110,7 +110,7 @@ def quality_of(run: RunFolder) -> Quality | None:
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.mrr_at_10 is not None:
         teacher = evaluation.teacher.retrieval or records.Retrieval()
-        if is_reliable_retrieval(teacher, "mrr_at_10"):
+        if is_reliable_retrieval(teacher, start.retrieval, "mrr_at_10"):
             return _retrieval_quality(retrieval, retrieval.mrr_at_10, teacher, start)
     agreement = evaluation.agreement
     if agreement is not None and agreement.spearman is not None and is_reliable_agreement(agreement):
@@ -125,7 +125,8 @@ def reason_without_quality(run: RunFolder) -> str:
     evaluation = run.record.evaluation or records.RunEvaluation()
     cautions = []
     if evaluation.student.retrieval is not None:
-        cautions.append(caution_of_retrieval(evaluation.teacher.retrieval, "mrr_at_10"))
+        start = evaluation.start or records.UntrainedStart()
+        cautions.append(caution_of_retrieval(evaluation.teacher.retrieval, start.retrieval, "mrr_at_10"))
     if evaluation.agreement is not None:
         cautions.append(caution_of_agreement(evaluation.agreement))
     reasons = [caution for caution in cautions if caution]
