@@ -4,12 +4,16 @@ The command runs with its output in pipes, as in a file of a cluster or in the l
 terminal of 100 columns. Every arrival of bytes on standard output or standard error is noted with its time. The longest
 silences are printed, each with the line before it; the time before the first byte and after the last one are silences
 too.
+
+With `--notebook`, a notebook's kernel runs a cell: `python benchmarks/silence.py --notebook -- cell.py`. Every change
+that a reader sees is noted. This needs the packages `ipykernel` and `jupyter_client`.
 """
 
 import argparse
 import fcntl
 import os
 import pty
+import re
 import selectors
 import struct
 import subprocess
@@ -97,6 +101,35 @@ def listen(
     return arrivals, time.monotonic() - began, code
 
 
+def listen_to_notebook(cell: str) -> tuple[list[Arrival], float, int]:
+    """Run a cell in a notebook's kernel, and note when a reader sees something change; as `listen`."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(env=os.environ | {"PYTHONPATH": str(ROOT / "src")})
+    began = time.monotonic()
+    request = client.execute(cell)
+    arrivals: list[Arrival] = []
+    code = 0
+    is_busy = True
+    while is_busy:
+        message = client.get_iopub_msg(timeout=None)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        content = message["content"]
+        is_busy = content.get("execution_state") != "idle"
+        if message["msg_type"] == "error":
+            code = 1
+        text = content.get("text") or "".join(content.get("data", {}).values())
+        line = " ".join(re.sub("<[^>]*>", " ", text).split())
+        before = arrivals[-1].line if arrivals else ""
+        if line and line != before:
+            arrivals.append(Arrival(time.monotonic() - began, line))
+    end = time.monotonic() - began
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    return arrivals, end, code
+
+
 def start_in_pipes(command: list[str], environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], list[int]]:
     """Start a command that writes to two pipes.
 
@@ -160,6 +193,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=8, metavar="NUMBER", help="how many silences are printed")
     parser.add_argument("--log", type=Path, metavar="FILE", help="keep what the command writes")
     parser.add_argument("--terminal", action="store_true", help="run the command in a terminal, not in pipes")
+    parser.add_argument("--notebook", action="store_true", help="run the file of a cell in a notebook's kernel")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command, behind --")
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -168,7 +202,9 @@ def main() -> None:
     if command[0] == "limbeck":
         command = [sys.executable, "-m", "limbeck", *command[1:]]
 
-    if options.log is None:
+    if options.notebook:
+        arrivals, end, code = listen_to_notebook(Path(command[0]).read_text(encoding="utf-8"))
+    elif options.log is None:
         arrivals, end, code = listen(command, terminal=options.terminal)
     else:
         with options.log.open("wb") as log:

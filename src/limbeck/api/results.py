@@ -17,7 +17,8 @@ from limbeck.api.report_page import ReportPage
 from limbeck.core.blocks import Block, Figure, Table
 from limbeck.core.console_blocks import console as for_console
 from limbeck.core.escaping import TerminalConsole, printable
-from limbeck.core.progress_bars import NOTEBOOK_LINES, NOTEBOOK_TEXT, ProgressBar
+from limbeck.core.notebook_html import html_of_page
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import LimbeckError
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _html_of(text: RenderableType, *, are_lines: bool) -> str:
     """
     page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
     page.print(text, highlight=False, markup=False, soft_wrap=are_lines)
-    return page.export_html(inline_styles=True, code_format=NOTEBOOK_LINES if are_lines else NOTEBOOK_TEXT)
+    return html_of_page(page, are_lines=are_lines)
 
 
 def _picture_of(figure: Figure) -> str:

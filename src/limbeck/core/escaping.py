@@ -4,6 +4,7 @@ Names, labels and messages come from records, files and the Hub. HTML is escaped
 over `printable`), YAML by its library (over `printable_values`).
 """
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+from limbeck.core.notebook_html import html_of_page
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
 """Characters that mean something in Markdown."""
@@ -133,10 +136,19 @@ class TerminalConsole(Console):
     """A console that shows control characters of a text as such, and obeys none of them."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as rich does; in a notebook, which does not wrap long lines as a terminal does, they are wrapped."""
-        if self.is_jupyter:
-            options.pop("soft_wrap", None)
-        super().print(*objects, **options)
+        """Print as rich does; in a notebook, lines are wrapped by the page, and their underscores are not cut off."""
+        if not self.is_jupyter or self.quiet:
+            super().print(*objects, **options)
+            return
+        from IPython.display import display
+
+        # A console that prints nowhere, and records what is printed.
+        page = TerminalConsole(
+            file=io.StringIO(), record=True, width=self.width, force_terminal=True, force_jupyter=False
+        )
+        page.print(*objects, **options)
+        html = html_of_page(page, are_lines=bool(options.get("soft_wrap")))
+        display({"text/plain": page.export_text(), "text/html": html}, raw=True)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as rich does, with the text of every segment printable; its own control codes stay."""

@@ -17,18 +17,9 @@ from rich.text import Text
 
 from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
+from limbeck.core.notebook_html import html_of_page
 from limbeck.core.progress import Count, Rate, Report, Tick, amount_of
 
-NOTEBOOK_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:normal;overflow-x:auto">{code}</pre>'
-"""HTML of text from rich in a notebook: a table's columns need letters of one width, and a narrow page scrolls."""
-NOTEBOOK_LINES = (
-    '<pre style="font-family:monospace;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;'
-    'line-height:normal">{code}</pre>'
-)
-"""HTML of notes and other lines in a notebook, which wrap at the edge of the page, however wide it is.
-
-Without `word-break:normal`, the style of JupyterLab for outputs breaks lines inside of words.
-"""
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 LINE_SECONDS = 8.0
@@ -91,7 +82,7 @@ class _NotebookBars(progress.Progress):
         page = Console(file=io.StringIO(), record=True, width=_NOTEBOOK_WIDTH, force_terminal=True, force_jupyter=False)
         if not empty:
             page.print(self.get_renderable())
-        picture = HTML(page.export_html(inline_styles=True, code_format=NOTEBOOK_TEXT))
+        picture = HTML(html_of_page(page))
         if self._display is None:
             self._display = display(picture, display_id=True)
         else:
