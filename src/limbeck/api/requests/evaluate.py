@@ -19,10 +19,11 @@ class EvaluateRequest:
     """Models and tasks to score them on, and how their costs are measured."""
 
     models: Any = argument(
-        "Models to score: folders, Hub names or package:NAME (of an installed package).",
+        "Models to score: folders of runs or models, Hub names or package:NAME (of an installed package).",
         default=(),
-        python="Folders, `package:NAME` or Hub names; models of transformers or sentence-transformers, which are kept "
-        "in the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.",
+        python="Folders of runs or models, `package:NAME` or Hub names; models of transformers or "
+        "sentence-transformers, which are kept in the folder's `inputs`; results of `distill` "
+        "and `finetune`. Several in a list, or one alone.",
         cls=list[str],
     )
     tasks: str | Path | Sequence[str | Path] = option(

@@ -20,9 +20,9 @@ class FinetuneRequest:
     """A model, and the task that it is fine-tuned on."""
 
     model: Any = argument(
-        "Model to fine-tune: a folder, a Hub name or package:NAME (of an installed package).",
-        python="A folder, `package:NAME` or a Hub name; or a model of transformers, with its tokenizer as (model, "
-        "tokenizer) where that is not found where it was loaded from.",
+        "Model to fine-tune: a run's folder, a model's folder, a Hub name or package:NAME (of an installed package).",
+        python="A run's folder, a model's folder, `package:NAME` or a Hub name; or a model of transformers, with its "
+        "tokenizer as (model, tokenizer) where that is not found where it was loaded from.",
         cls=str,
     )
     task: str | Path = option(

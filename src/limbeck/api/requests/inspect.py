@@ -36,7 +36,9 @@ class InspectRequest:
     """The options of every inspection."""
 
     model: Any = argument(
-        "Model to look into (with --teacher, the student): a folder, a Hub name or package:NAME.", cls=str
+        "Model to look into (with --teacher, the student): a run's folder, a model's folder, a Hub name or "
+        "package:NAME.",
+        cls=str,
     )
     teacher: Any = option("Teacher, a second model that the first is compared with.", default=None, cls=str)
     _: KW_ONLY

@@ -204,7 +204,10 @@ def check_data(folder: Path | None) -> None:
         CorpusError: for a missing folder.
     """
     if folder is not None and not folder.is_dir():
-        raise CorpusError(f"The data folder '{folder}' does not exist{tried_beside(str(folder))}.")
+        raise CorpusError(
+            f"The data folder '{folder}' does not exist{tried_beside(str(folder))}; give a folder that exists, "
+            "or leave it out to read the task's files from the Hub."
+        )
 
 
 def read_own_task(path: Path) -> TaskDefinition:
