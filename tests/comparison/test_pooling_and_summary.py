@@ -169,7 +169,7 @@ def test_published_rows_and_costs_stand_beside_their_student():
     summary = summarise_comparison([cell("a")], TEACHER, evaluation(published=published), costs)
     [block] = summary.blocks
     assert [row.to_dict() for row in block.published] == published[:1]
-    speedup = {"batch": 32, "length": 128, "speedup": 5.3}
+    speedup = {"batch": 32, "length": 128, "speedup": 5.3, "note": None}
     assert block.cost.to_dict() == {"parameters": 17, "speedups": [speedup]}
     assert summary.teacher.cost.parameters == 109
 

@@ -181,3 +181,15 @@ def test_rows_that_cannot_be_read_are_told_and_the_export_goes_on(tmp_path, unme
     exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console())
     assert exported.export.development is None
     assert "development rows are not compared on" in capsys.readouterr().out
+
+
+def test_times_of_a_busy_machine_are_marked():
+    row = {"batch": 1, "length": 128, "rounds": 9, "float32_ms": 20.0, "int8_ms": 10.0, "speedup": 2.0}
+    for load, words in ((1.0, "2.00x faster"), (6.0, "2.00x faster; busy machine")):
+        assert speed_of(Int8Latency.read(row | {"load": load})) == words
+    # Times that spread widely say so too, and a dash has the mark as well.
+    spread = row | {"int8_p10_ms": 9.0, "int8_p90_ms": 18.0}
+    assert speed_of(Int8Latency.read(spread)) == "2.00x faster; busy machine"
+    assert speed_of(Int8Latency.read(spread | {"speedup": 3.0})) == "–; busy machine"
+    few = busy_line([Int8Latency.read(row | {"rounds": 4})])
+    assert "fewer than 5 rounds. Export" in few and "median ratio" not in few

@@ -28,6 +28,11 @@ _BERT_POSITIONS = 512
 """Positions of a BERT of a named shape, unless longer texts are measured."""
 _LOADED = 0.1
 """Share of the progress that is reported when all models are loaded."""
+_BUSY = (
+    "the machine was busy, so the times are longer than on an idle one. A speedup compares neighbouring passes, so it "
+    "is more reliable."
+)
+"""The note on times of a busy machine whose speedup is given."""
 
 
 def read_config(name: str, length: int) -> PreTrainedConfig:
@@ -114,7 +119,8 @@ def measure_models(
     """Measure the size of encoders, and time their forward passes alternately.
 
     The batches have no padding. `speedup` compares each model with the first. It is None, and `note` says why, where
-    the shapes of the two models cannot give it, because the machine was busy.
+    the shapes of the two models cannot give it, because the machine was busy. `note` also says where a machine was busy
+    whose speedups may be right.
 
     Args:
         names: Saved models or shapes, as `load_or_make` takes them; the others are compared with the first.
@@ -174,7 +180,10 @@ def measure_models(
             spreads = (spread_of_model[names[0]], spread)
             is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], load) for times in spreads)
             ratio = speedup(times[names[0]], times_of_model)
-            note = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
+            reason = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
+            note = reason
+            if is_busy and not reason:
+                note = _BUSY
             row = {
                 "model": name,
                 **size,
@@ -187,7 +196,7 @@ def measure_models(
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                "speedup": None if note else ratio,
+                "speedup": None if reason else ratio,
                 "note": f"at {batch} x {length} tokens {note}" if note else None,
             }
             rows.append(tidy(row))

@@ -105,7 +105,7 @@ def model_blocks(rows: Rows) -> list[Block]:
     columns: dict[str, Column] = {
         "model": "model",
         "batch x\nlength": _batch,
-        "median\nms": "median_ms",
+        "median\nms": _marked_median,
         "p10–p90": _spread,
         "sentences\nper s": "sentences_per_second",
         "tokens\nper s": "tokens_per_second",
@@ -223,6 +223,12 @@ def _batch(row: Mapping[str, Value]) -> str:
     return f"{row['batch']} x {row['length']}"
 
 
+def _marked_median(row: Mapping[str, Value]) -> str:
+    """Return the median of the milliseconds, with a mark where a note says that the machine was busy."""
+    median = _number(row["median_ms"])
+    return f"{median}{timing.BUSY_MARK}" if row["note"] else median
+
+
 def _spread(row: Mapping[str, Value]) -> str:
     """Return the 10th and the 90th percentile of the milliseconds: `9.1–10.4`."""
     if row["p10_ms"] is None:
@@ -243,11 +249,14 @@ def _millions(value: Value) -> str:
 
 
 def _notes(rows: Rows, name: str) -> Notes:
-    """Return the notes of the rows as warnings, each once.
+    """Return the notes of the rows as warnings, each once, behind the names of its rows.
 
     Args:
         rows: The rows.
         name: The column that names a row in its note.
     """
-    notes = dict.fromkeys(f"{row[name]}: {row['note']}" for row in rows if row["note"])
-    return Notes(tuple(notes), warning=True)
+    names_by_note: dict[Value, dict[str, None]] = {}
+    for row in rows:
+        if row["note"]:
+            names_by_note.setdefault(row["note"], {})[str(row[name])] = None
+    return Notes(tuple(f"{', '.join(names)}: {note}" for note, names in names_by_note.items()), warning=True)

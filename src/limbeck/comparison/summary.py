@@ -149,7 +149,7 @@ def _cost(costs: studies.Costs | None, name: str) -> studies.ModelCost | None:
     if not sizes:
         return None
     speedups = [
-        studies.Speedup(batch=row.batch, length=row.length, speedup=row.speedup)
+        studies.Speedup(batch=row.batch, length=row.length, speedup=row.speedup, note=row.note)
         for row in costs.timings
         if row.model == name and row.speedup is not None
     ]

@@ -36,7 +36,10 @@ class Differences(Record):
 
 
 class Int8Latency(Record):
-    """Both precisions, measured alternately, at one batch size and length."""
+    """Both precisions, measured alternately, at one batch size and length.
+
+    `load` is the load average of the machine for each of its cores; None in older records.
+    """
 
     batch: int
     length: int
@@ -49,6 +52,7 @@ class Int8Latency(Record):
     int8_p10_ms: Number | None = None
     int8_p90_ms: Number | None = None
     speedup: Number
+    load: Number | None = None
 
 
 class Int8(Record):

@@ -33,6 +33,8 @@ _UNSTEADY = 1.5
 machine."""
 _BUSY_LOAD = 1.5
 """Load average for each core above which a machine counts as busy. A run that uses all cores has about 1."""
+BUSY_MARK = " *"
+"""Stands behind a time of a busy machine in a table, and before the note on it."""
 _MOST_BEYOND_SHAPES = 1.5
 """How far a speedup may be above the ratio of the work that the shapes of two models ask for: a factor.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.timing import speedup, summarise, tell_rounds
+from limbeck.core.timing import load_of_core, speedup, summarise, tell_rounds
 from limbeck.evaluation.latency import PassTime, time_passes, wall_times
 from limbeck.export.onnx import LARGEST_FILE, onnx_bytes, open_session, quiet_converters
 from limbeck.models.loaded import LoadedModel
@@ -134,6 +134,7 @@ def _latency_row(batch: int, length: int, passes: Mapping[str, list[PassTime]]) 
         row[f"{name}_p10_ms"] = spread["p10_ms"]
         row[f"{name}_p90_ms"] = spread["p90_ms"]
     row["speedup"] = speedup(times["float32"], times["int8"])
+    row["load"] = load_of_core()
     return row
 
 

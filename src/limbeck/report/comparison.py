@@ -187,9 +187,9 @@ def _cost_in_words(cost: ModelCost | None) -> str:
     if cost is None or cost.parameters is None:
         return ""
     parts = [f"{cost.parameters / 1e6:.2f} M parameters"]
-    parts += [
-        f"{speedup.speedup:.1f}x as fast at {speedup.batch} x {speedup.length} tokens" for speedup in cost.speedups
-    ]
+    for speedup in cost.speedups:
+        words = f"{speedup.speedup:.1f}x as fast at {speedup.batch} x {speedup.length} tokens"
+        parts.append(f"{words} (busy machine)" if speedup.note else words)
     return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Notes, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
+from limbeck.core.timing import BUSY_MARK
 from limbeck.report.scores import PAPERS
 
 _LAYOUT = Layout(whole_from=2)
@@ -39,10 +40,16 @@ def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
 
 
 def cost_notes(costs: studies.Costs) -> Iterator[str]:
-    """Yield the reason for each speedup that was left out, since the shapes of the models cannot give it."""
+    """Yield the notes on times of a busy machine, and on speedups that the shapes of the models cannot give, each once.
+
+    A note begins with the mark that the times have, and the names of its models.
+    """
+    titles_by_note: dict[str, list[str]] = {}
     for timing in costs.timings:
         if timing.note:
-            yield f"{_title_of(costs, timing.model)}: {timing.note}"
+            titles_by_note.setdefault(timing.note, []).append(_title_of(costs, timing.model))
+    for note, titles in titles_by_note.items():
+        yield f"{BUSY_MARK.strip()} {', '.join(titles)}: {note}"
 
 
 def conditions_of(costs: studies.Costs) -> str:
@@ -102,7 +109,7 @@ def _speeds_table(costs: studies.Costs) -> Table:
             _title_of(costs, timing.model),
             str(timing.batch),
             str(timing.length),
-            Cell(timing.median_ms, "{:.2f}"),
+            Cell(timing.median_ms, f"{{:.2f}}{BUSY_MARK}" if timing.note else "{:.2f}"),
             f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}",
             Cell(timing.sentences_per_second, "{:.0f}"),
             Cell(timing.tokens_per_second, "{:.0f}"),

@@ -174,23 +174,39 @@ def _three_digits(value: float | None) -> str:
 
 
 def speed_of(row: Int8Latency) -> str:
-    """Return the speed of int8 against float32 in words; a dash where the measurement is doubtful, see `busy_line`."""
+    """Return the speed of int8 against float32 in words, and whether the machine was busy.
+
+    It is a dash where the measurement is doubtful; see `busy_line`.
+    """
     if _is_doubtful(row):
-        return NOTHING
-    if abs(row.speedup - 1) <= _SAME_SPEED:
-        return "as fast"
-    return speed_words(row.speedup)
+        words = NOTHING
+    elif abs(row.speedup - 1) <= _SAME_SPEED:
+        words = "as fast"
+    else:
+        words = speed_words(row.speedup)
+    return f"{words}; busy machine" if _was_busy(row) else words
+
+
+def _was_busy(row: Int8Latency) -> bool:
+    """Return whether the machine was busy, so that the milliseconds are too long."""
+    times = ((row.float32_p10_ms, row.float32_p90_ms), (row.int8_p10_ms, row.int8_p90_ms))
+    return any(timing.is_unsteady(p10_ms, p90_ms, row.load) for p10_ms, p90_ms in times)
 
 
 def busy_line(rows: Sequence[Int8Latency]) -> str:
     """Return a line that names the batches without a speed, and the reason; empty if all have one."""
-    doubtful = [_size_of(row) for row in rows if _is_doubtful(row)]
+    doubtful = [row for row in rows if _is_doubtful(row)]
     if not doubtful:
         return ""
+    sizes = ", ".join(_size_of(row) for row in doubtful)
+    reasons = []
+    if any(row.rounds < timing.FEWEST_ROUNDS for row in doubtful):
+        reasons.append(f"there were fewer than {timing.FEWEST_ROUNDS} rounds")
+    if any(row.rounds >= timing.FEWEST_ROUNDS for row in doubtful):
+        reasons.append("the median ratio and the ratio of medians differ")
     return (
-        f"No speedup is given ({NOTHING}) at {', '.join(doubtful)} tokens, because the machine was too busy to "
-        f"measure it: there were fewer than {timing.FEWEST_ROUNDS} rounds, or the median ratio and the ratio of "
-        "medians differ. Export again with a larger --seconds."
+        f"No speedup is given ({NOTHING}) at {sizes} tokens, because the machine was too busy to measure it: "
+        f"{', or '.join(reasons)}. Export again with a larger --seconds."
     )
 
 

@@ -121,11 +121,12 @@ class MainFigure(Record):
 
 
 class Speedup(Record):
-    """The speedup of a model over the teacher, at a batch size and length."""
+    """The speedup of a model over the teacher, at a batch size and length; a `note` says that the machine was busy."""
 
     batch: int
     length: int
     speedup: Number
+    note: str | None = None
 
 
 class ModelCost(Record):

@@ -192,7 +192,10 @@ class ModelSize(Record):
 
 
 class Timing(Times):
-    """A model's passes at one batch size and length; `speedup` over the first model, or a `note` why there is none."""
+    """A model's passes at one batch size and length, and their `speedup` over the first model.
+
+    A `note` says that the machine was busy, and if there is no speedup for that reason.
+    """
 
     model: str
     batch: int
