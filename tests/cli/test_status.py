@@ -133,6 +133,16 @@ def test_a_run_has_a_name_beside_its_folder_if_it_was_given_one(tmp_path, limbec
     assert limbeck("status", folder).stdout.splitlines()[0] == f"run: {shown.format(folder)}"
 
 
+def test_the_checkpoint_of_a_run_is_shown_where_its_heartbeat_names_none(tmp_path, limbeck):
+    folder = write_run(tmp_path / "run", "interrupted")
+    heartbeat = {**TRAINING, "time": NOW.isoformat(), "activity": "evaluation", "checkpoint": None}
+    (folder / HEARTBEAT).write_text(json.dumps(heartbeat))
+    assert "checkpoint: –" in limbeck.shown("status", folder)
+    for step in (9, 46):
+        (folder / "stages" / "1-vectors" / f"checkpoint-{step}").mkdir(parents=True)
+    assert "checkpoint: step 46" in limbeck.shown("status", folder)
+
+
 def test_json_has_everything(tmp_path, limbeck):
     write_run(tmp_path / "a", "finished")
     assert [run["problem"] for run in limbeck.json("status", tmp_path)] == [None]

@@ -140,11 +140,12 @@ def test_what_is_chosen_is_told_with_its_reasons(place):
         "corpus": {"sources": [str(place / "text.txt")], "unit": "sentence", "length": 64, "held_out": 0.05},
         "stages": 0,
         "reasons": {
-            "student": "starts from layers 1, 4 of the teacher's 4, the start of the quickstart's recipe",
+            "student": "starts from layers 1, 4 of the teacher's 4, spread from the first to the last as in the "
+            "quickstart's recipe",
             "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
             "the same width, so its own vectors can replace them",
             "corpus": "cut into sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
-            "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, estimated from "
+            "stages.0.training": "3 passes through 17.20 kB of text, about 1 minute on 2 cores, estimated from "
             "sizes, not measured; the limit is 30 minutes, and more steps make better students",
             "corpus.held_out": "5% of the documents, so that a small text too has enough to judge the student by; "
             "recipes that you write hold out 1% by default",
@@ -238,8 +239,8 @@ def test_the_vectors_follow_the_quickstart_but_for_what_depends_on_models_and_te
 @pytest.mark.parametrize(
     ("rate", "training", "told"),
     [
-        (1e11, {"num_train_epochs": 3}, "3 passes through 9 MB of text, about 1 minute on 2 cores"),
-        (1e9, {"max_steps": 1525}, "1,525 steps through 9 MB of text, about 30 minutes"),
+        (1e11, {"num_train_epochs": 3}, "3 passes through 9.00 MB of text, about 1 minute on 2 cores"),
+        (1e9, {"max_steps": 1525}, "1,525 steps through 9.00 MB of text, about 30 minutes"),
         (1e6, {"max_steps": 100}, "the limit is 30 minutes or 100 steps"),
     ],
 )

@@ -80,9 +80,9 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     limbeck.distill(recipe | {"evaluation": {"enabled": False}})
     # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
-    read = [amount for amount in read if amount[2].startswith("tokens, ")]
-    passes = [re.sub(r" \([\d,]+ each\)", "", unit) for _, _, unit in read]
-    assert list(dict.fromkeys(passes)) == ["tokens, held-out text", "tokens, layer 1 of 2", "tokens, layer 2 of 2"]
+    read = [amount for amount in read if amount[2].startswith("tokens in all, ")]
+    passes = [re.sub(r" \([\d,]+ for each\)", "", unit.removeprefix("tokens in all, ")) for _, _, unit in read]
+    assert list(dict.fromkeys(passes)) == ["held-out text", "layer 1 of 2", "layer 2 of 2"]
     counts = [done for done, _, _ in read]
     assert counts == sorted(counts), "the count goes on over all passes"
     done, total, _ = read[-1]
@@ -199,7 +199,7 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
     assert shares == sorted(shares)
     assert len({share for share, step in zip(shares, steps, strict=True) if "untrained start" in step}) > 3
     assert steps[:2] == ["loading both models", "making the untrained start to compare with"]
-    pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens, held-out text"
+    pattern = r"making the untrained start to compare with: \d[\d,]* of \d[\d,]* tokens in all, held-out text"
     assert re.fullmatch(pattern, steps[2])
     tokens = result.record["stages"][0]["tokens"] // 2
     start = result.record["evaluation"]["start"]

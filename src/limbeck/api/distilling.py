@@ -82,10 +82,11 @@ class RunResult(ModelResult):
 
 
 def carry_out_distillation(request: DistilRequest) -> RunResult:
-    """Distil a student as a recipe says, by what is given beside or in place of one, or both.
+    """Distil a student from a teacher, by a recipe, by arguments, or both.
 
-    Without a recipe and a method, all that is left out is chosen by what the teacher is. The recipe that comes of it is
-    in the run's folder: models, texts and data sets are kept there too, in `inputs`, and callbacks by their hash.
+    Without a recipe or a method, limbeck chooses every setting that you leave out, and explains each choice. The run's
+    folder keeps the recipe. It keeps the models, texts and data sets that you give as objects too, in `inputs`, and of
+    callbacks a hash.
 
     Under a launcher of several processes (`torchrun`, `accelerate launch`) all of them call this and share the work.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +54,7 @@ def status(
         _print_relocations(run_folders, as_json)
         return
 
-    runs = [status_of(folder) for folder in run_folders]
+    runs = [_with_checkpoint(status_of(folder)) for folder in run_folders]
     if as_json:
         print_json([{**asdict(run), "well": not run.needs_attention} for run in runs])
     elif len(runs) == 1:
@@ -63,6 +63,18 @@ def status(
         _print_table(runs)
     if any(run.needs_attention for run in runs):
         raise typer.Exit(1)
+
+
+def _with_checkpoint(run: RunStatus) -> RunStatus:
+    """Return a status with the run's last checkpoint, also where the heartbeat of `limbeck finish` names none."""
+    from limbeck.training.run_checkpoints import checkpoints_of
+
+    if run.checkpoint is not None:
+        return run
+    checkpoints = checkpoints_of(run.folder)
+    if not checkpoints:
+        return run
+    return replace(run, checkpoint=checkpoints[-1].step)
 
 
 def _print_lines(run: RunStatus) -> None:

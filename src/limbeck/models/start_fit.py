@@ -544,10 +544,10 @@ class _Text:
         layer = self._passes - 1
         if 1 <= layer <= self._layers:
             # The number of tokens that the start's summary gives is that of one layer.
-            work = f"layer {layer} of {self._layers} ({self._tokens_to_fit:,} each)"
+            work = f"layer {layer} of {self._layers} ({self._tokens_to_fit:,} for each)"
         else:
             work = "held-out text"
-        self.start.tick(done, total, f"tokens, {work}")
+        self.start.tick(done, total, f"tokens in all, {work}")
 
     def target(self, batch: SourceText, output: _LayerOutput) -> Tensor:
         """The target of a layer, float64 `[B, L, S]`, in the directions that a narrower student keeps."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rich.filesize import decimal
+
 from limbeck.core.blocks import counted
 from limbeck.core.devices import choose_device
 from limbeck.core.machine import available_cores
@@ -81,7 +83,7 @@ def choose_budget(
     affordable_tokens = MINUTES * 60 * rate / operations_per_token / stages
     size = _size_of_text(sources, of_rows=of_rows)
     tokens = None if size is None else size / _BYTES_OF_TOKEN
-    text = "text of unknown size" if size is None else f"{size / 1e6:,.3g} MB of text"
+    text = "text of unknown size" if size is None else f"{decimal(size, precision=2)} of text"
 
     most_tokens = max(affordable_tokens, _LEAST_STEPS * tokens_per_step)
     if tokens is not None and tokens * passes <= most_tokens:

@@ -123,7 +123,7 @@ class ChosenModels:
         if self.student.shape.hidden == source.shape.hidden:
             if start.from_ is not None:
                 return f"starts from {layers}"
-            return f"starts from {layers}, the start of the quickstart's recipe"
+            return f"starts from {layers}, spread from the first to the last as in the quickstart's recipe"
         # Layers of a wider model are cut to the student's width.
         how = "along principal directions"
         if start.narrow_by == "activations":
