@@ -1,4 +1,4 @@
-"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and two of results.
+"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and three of results.
 
 python docs/pictures/results.py
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,12 @@ TRAINED = {"limbeck: vectors and layers": "3 layers", "sentence-transformers": "
 SICK_ROWS = 4927
 """Pairs of SICK's test split."""
 SICK = "SICK, Spearman × 100"
+METHODS = {
+    "sentence_embedding": "sentence vectors and hidden states",
+    "hidden_states": "hidden states alone",
+    "minilmv2": "relations (MiniLMv2)",
+}
+"""Methods of `budgets.py`, as the legend names them."""
 
 
 def models() -> list[MeasuredModel]:
@@ -100,6 +106,40 @@ def embedding_figure() -> Figure:
     return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10"))
 
 
+def tokens_figure() -> Figure:
+    """Quality of students of 3x384 against the tokens that they read, a line for each method.
+
+    All students start from the same copied layers, which are the point at 0 tokens.
+    """
+    [copied] = [model for model in models() if model.name == COPIED]
+    assert copied.interval is not None
+    rows_by_method: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows("budgets.jsonl"):
+        # Other students differ in more than tokens: in size, in text, or in a change to the recipe.
+        if row["part"] == "tokens" or row["student"] == "3x384":
+            rows_by_method.setdefault(row["method"], []).append(row)
+
+    series = []
+    for method, rows in rows_by_method.items():
+        points = [(0.0, copied.quality)]
+        band = [copied.interval]
+        for tokens, group in _by_budget(rows):
+            points.append((tokens / 1e6, statistics.fmean(row["sick"]["value"] for row in group)))
+            lows, highs = zip(*(row["sick"]["interval"] for row in group), strict=True)
+            band.append((min(lows), max(highs)))
+        series.append(Series(METHODS[method], points, band=band))
+    return lines_figure("Quality against text", Lines(series, "million tokens of text", SICK))
+
+
+def _by_budget(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, list[Mapping[str, Any]]]]:
+    """Go through the mean tokens of runs of as many steps, the fewest first, with their rows: one for each seed."""
+    groups: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["steps"], []).append(row)
+    for _, group in sorted(groups.items()):
+        yield statistics.fmean(row["tokens"] for row in group), group
+
+
 def sizes_figure() -> Figure:
     """Quality of students of other sizes against their latency, after as many steps, beside the teacher.
 
@@ -120,6 +160,7 @@ def sizes_figure() -> Figure:
 PICTURES: dict[str, Callable[[], Figure]] = {
     "results": figure,
     "embedding": embedding_figure,
+    "tokens": tokens_figure,
     "sizes": sizes_figure,
 }
 """The pictures by the names of their files."""

@@ -20,13 +20,14 @@ def picture():
 @pytest.mark.parametrize(("page", "target"), [("README.md", "docs/pictures/results.svg"),
                                               ("docs/index.md", "pictures/results.svg"),
                                               ("docs/results/embedding.md", "../pictures/embedding.svg"),
-                                              ("docs/results/budgets.md", "../pictures/sizes.svg")])  # fmt: skip
+                                              ("docs/results/budgets.md", "../pictures/sizes.svg"),
+                                              ("docs/results/budgets.md", "../pictures/tokens.svg")])  # fmt: skip
 def test_the_text_says_the_points(picture, page, target):
     name = target.split("/")[-1].removesuffix(".svg")
     assert {file: text for text, file in Page(page).picture_texts}[target] == picture.PICTURES[name]().description
 
 
-@pytest.mark.parametrize("name", ["results", "embedding", "sizes"])
+@pytest.mark.parametrize("name", ["results", "embedding", "tokens", "sizes"])
 def test_the_file_is_of_todays_rows(picture, name):
     saved = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     words = re.compile("<text[^>]*>([^<]+)<")
