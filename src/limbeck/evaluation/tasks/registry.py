@@ -281,4 +281,11 @@ def _read(path: Path, cls: type[D]) -> D:
         return cls.model_validate(content)
     except ValidationError as error:
         problem = mistakes_of(error)[0].removeprefix("recipe: ")
+        if problem.startswith("labels is missing"):
+            # It imports what reads files.
+            from limbeck.evaluation.tasks.missing_labels import labels_line
+
+            line = labels_line(path, content)
+            if line:
+                problem += f" Its training file has these, so add the line: {line}"
         raise RecipeError(f"The task file '{path}': {problem}") from None
