@@ -92,7 +92,7 @@ def test_evaluated_scores_are_in_the_card(limbeck, run_folder, tmp_path):
     (tmp_path / "scores" / "evaluation_table.json").write_text(SCORES.replace("STUDENT", str(run_folder / "student")))
     limbeck.shown("export", run_folder, "--format", "safetensors", "--evaluation", tmp_path / "scores")
     card = ModelCard.load(run_folder / "student-safetensors" / "README.md")
-    assert "| SST-2 | accuracy | 90.0 ± 0.5 | 81.0 ± 0.5 | 90.0 % |" in card.text
+    assert "| SST-2 | accuracy | 90.0 ± 0.5 | 81.0 ± 0.5 | 79.8 to 82.2 | 90.0 % |" in card.text
     (score,) = [result for result in card.data.eval_results if result.dataset_config == "sst2"]
     assert (score.dataset_type, score.dataset_split, score.metric_value) == ("nyu-mll/glue", "validation", 0.81)
     (tmp_path / "scores").rename(run_folder / "evaluation")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 
-from limbeck.core.blocks import mean
+from limbeck.core.blocks import interval, mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
 from limbeck.core.exports import Export
 from limbeck.core.records import modules_of
@@ -39,6 +39,7 @@ def card_templates() -> Environment:
         "count": format_count,
         "short": name_in_card,
         "mean": mean,
+        "interval": interval,
         "metric_of": metric_of_column,
         "usage": usage_of,
         "exported": export_part,

@@ -13,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult
 
 from limbeck.core.escaping import one_line
+from limbeck.core.intervals import Interval
 from limbeck.core.kinds import KINDS, own_kind_like
 from limbeck.core.paths import EVALUATION_TABLE
 from limbeck.core.records import load
@@ -22,7 +23,7 @@ from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUB
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.chance import guesser_sentence
 from limbeck.report.names import metric_of_column
-from limbeck.report.scores import share_kept
+from limbeck.report.scores import interval_of, share_kept
 
 _OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
 """Found in `SQuAD 1.1 validation: 2 rows (the published set has 10,570)`."""
@@ -65,6 +66,7 @@ class TaskScore:
         teacher: The score of the teacher, which is the first model of the evaluation; None where this is the student.
         share: The student's share of the teacher's score, in percent; None without a teacher, and where one of the
             scores is meaningless, since its model gives all rows one answer.
+        interval: The 95 % interval of the student's score; None where there is none.
         dataset: The scored rows.
     """
 
@@ -72,6 +74,7 @@ class TaskScore:
     student: ColumnFigure
     teacher: ColumnFigure | None
     share: float | None
+    interval: Interval | None
     dataset: ScoredRows
 
     @property
@@ -217,6 +220,7 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             student=figure,
             teacher=teacher.columns.get(column.key),
             share=share_kept(column.key, model, teacher),
+            interval=interval_of(column.key, model),
             dataset=_scored_rows(column, are_published=are_published_rows),
         )
         rows.append(score)
