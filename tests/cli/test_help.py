@@ -85,6 +85,7 @@ MISTAKES = {
                 "--teacher {teacher} --student 9 --corpus texts --output x",
                 "{recipe} --set student.initialise.layers=[1,9,3]", "{recipe} --student 9",
                 CHOSEN + "--output x --steps 3 --minutes 2", CHOSEN + "--output x --minutes 0",
+                CHOSEN + "--output x --set nosuch.key=1", CHOSEN + "--output x --set seed=x",
                 CHOSEN + "--output x --learning-rate 0", CHOSEN + "--output other",
                 CHOSEN + "--output x --resume --overwrite", CHOSEN + "--method minilmv2 --output x --minutes 0",
                 CHOSEN + "--method minilmv2 --output other",

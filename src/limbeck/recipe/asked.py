@@ -266,7 +266,10 @@ def choose_by_options(
     Raises:
         LimbeckError: for models or text that cannot be read, and for a student that does not fit its teacher.
     """
+    from limbeck.recipe.load import check_overrides
+
     _check_training_options(options)
+    check_overrides(overrides)
     options = _with_texts_of_targets(options)
     if "method" in options:
         return _choose_beside_method(options, overrides, resume=resume)

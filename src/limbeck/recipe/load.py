@@ -43,6 +43,8 @@ _KEYS_OF_FILES = frozenset({"parallel", "files"})
 """Keys of mappings whose values are paths, by names that users choose, such as languages."""
 _KEYS_OF_TASKS = frozenset({"task", "tasks", "name"})
 """Keys whose values may be the path of a task's file."""
+_KEYS_OF_ONE_VALUE = frozenset({"name", "output", "seed"})
+"""Keys of a recipe that hold no part of it, so that each can be checked alone."""
 _PARTS = frozenset({"teacher", "teachers", "student", "corpus", "stages"})
 """Keys of which every recipe has some, and a task file has none."""
 
@@ -96,6 +98,30 @@ def check_document(data: Mapping[str, Any]) -> Recipe:
         return Recipe.model_validate(data)
     except ValidationError as error:
         raise together([RecipeError(line) for line in mistakes_of(error)]) from None
+
+
+def check_overrides(overrides: str | Sequence[str]) -> None:
+    """Refuse overrides that no recipe can have, before one is chosen: unknown keys, and a wrong name, output or seed.
+
+    The other parts of a recipe can only be checked as a whole.
+
+    Args:
+        overrides: `path=value` each, or one alone.
+
+    Raises:
+        RecipeError: naming each mistake with its place.
+    """
+    # Any recipe without mistakes, in place of the one that is not chosen yet.
+    document: dict[str, Any] = {
+        "teacher": {"model": "any"},
+        "student": {"shape": 1},
+        "corpus": {"sources": ["any"]},
+        "stages": [],
+    }
+    values = apply_overrides({}, overrides)
+    unchecked = Recipe.model_fields.keys() - _KEYS_OF_ONE_VALUE
+    document |= {key: value for key, value in values.items() if key not in unchecked}
+    check_document(document)
 
 
 def dump_recipe(recipe: Recipe) -> str:
