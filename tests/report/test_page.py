@@ -44,13 +44,21 @@ def test_the_document_is_whole_and_every_reference_is_met(html):
     assert levels[0] == 1 and all(b <= a + 1 for a, b in pairwise(levels))
 
 
+def test_a_phone_has_narrower_plots_with_larger_letters(html):
+    pictures = re.findall(r'<source media="\(max-width:30rem\)" srcset="data:image/svg\+xml;base64,([^"]*)">', html)
+    widths = [re.search(rb'width="([\d.]+)pt"', b64decode(picture)).group(1) for picture in pictures]
+    assert widths and set(widths) == {b"302.4"}, "4.2 inches"
+
+
 def test_nothing_is_fetched_and_nothing_is_run(html):
     document = Document(html)
     assert not {tag for tag, _, _ in document.elements} & {"script", "link", "iframe", "object", "image", "use", "svg"}
     for tag, attributes, _ in document.elements:
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
-        assert not {"srcset", "action", "xlink:href"} & set(attributes)
-        assert attributes.get("src", "data:image/svg+xml").startswith("data:image/svg+xml")
+        assert not {"action", "xlink:href"} & set(attributes)
+        for name in ("src", "srcset"):
+            assert attributes.get(name, "data:image/svg+xml").startswith("data:image/svg+xml")
+            assert " " not in attributes.get(name, "")
         place = attributes.get("href", "#")
         assert place.startswith(("#", "https://arxiv.org/", "https://aclanthology.org/")), place
     style = document.all("style")[0][1]

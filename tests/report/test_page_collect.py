@@ -85,8 +85,9 @@ def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds, monk
     """Every round spoils and draws a folder of every kind; equal figures are drawn once."""
     random, draw, drawn = Random(rounds), rendering.picture_address, {}
 
-    def draw_once(figure, height):
-        return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure, height))
+    def draw_once(figure, height, width=None):
+        key = f"{figure!r} {width}"
+        return drawn.get(key) or drawn.setdefault(key, draw(figure, height, width))
 
     monkeypatch.setattr(rendering, "picture_address", draw_once)
     places = [copied(kind, kind) / name for kind, name in RECORDS.items()]

@@ -310,3 +310,9 @@ def test_colours_can_be_read_in_both_themes():
     for colour in colours:
         assert contrast(colour, themes["light"]["paper"]) >= 4.5
         assert contrast(in_the_dark(colour), themes["dark"]["paper"]) >= 3, "of graphics the least is 3"
+
+
+@pytest.mark.parametrize(("letters", "width"), [(22, 4.2), (23, None)])
+def test_a_plot_for_a_phone_needs_room_for_its_legend(letters, width):
+    series = [Series(name * letters, [(1, 1.0), (2, 2.0)]) for name in "ab"]
+    assert Lines(series, "step", "loss").phone_width == width

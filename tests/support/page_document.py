@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-_VOID = {"meta", "br", "input", "img", "hr", "link"}
+_VOID = {"meta", "br", "input", "source", "img", "hr", "link"}
 _SELF_CLOSED = {"path", "polyline", "polygon", "circle"}
 
 

@@ -27,7 +27,9 @@ _HEADING_LINE_INCHES = 0.2
 
 
 @contextmanager
-def drawn(drawing: Drawing, title: str = "", caption: str = "", height: float | None = None) -> Iterator[Sheet]:
+def drawn(
+    drawing: Drawing, title: str = "", caption: str = "", height: float | None = None, width: float | None = None
+) -> Iterator[Sheet]:
     """Draw a plot on a sheet, which must be saved within the context, under limbeck's settings of matplotlib.
 
     Args:
@@ -35,10 +37,13 @@ def drawn(drawing: Drawing, title: str = "", caption: str = "", height: float | 
         title: A title above the plot; empty for none.
         caption: A caption between title and plot; empty for none.
         height: Height of the plot in inches, without title and caption; None takes that of `drawing.size`.
+        width: Its width in inches; None likewise.
     """
-    width, default_height = drawing.size
+    default_width, default_height = drawing.size
     if height is None:
         height = default_height
+    if width is None:
+        width = default_width
     letters_per_line = int(width * _TITLE_LETTERS_AN_INCH)
     heading_lines = [
         *textwrap.wrap(printable(title), letters_per_line),
@@ -57,29 +62,35 @@ def drawn(drawing: Drawing, title: str = "", caption: str = "", height: float | 
         yield sheet
 
 
-def svg_of(figure: Figure, *, height: float | None = None, transparent: bool = True) -> bytes:
+def svg_of(
+    figure: Figure, *, height: float | None = None, width: float | None = None, transparent: bool = True
+) -> bytes:
     """Return a figure as an SVG document; equal figures give equal bytes.
 
     Args:
         figure: The figure.
         height: Its height in inches; None for that of its drawing.
+        width: Its width in inches; None likewise.
         transparent: Whether it has no background.
     """
     file = io.BytesIO()
-    with drawn(figure.drawing, height=height) as sheet:
+    with drawn(figure.drawing, height=height, width=width) as sheet:
         sheet.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
     return file.getvalue()
 
 
-def picture_address(figure: Figure, height: float | None = None, *, transparent: bool = True) -> str:
+def picture_address(
+    figure: Figure, height: float | None = None, width: float | None = None, *, transparent: bool = True
+) -> str:
     """Return a figure as an address that holds all of it, for the `src` of an image.
 
     Args:
         figure: The figure.
         height: Its height in inches; None for that of its drawing.
+        width: Its width in inches; None likewise.
         transparent: Whether it has no background.
     """
-    svg = svg_of(figure, height=height, transparent=transparent)
+    svg = svg_of(figure, height=height, width=width, transparent=transparent)
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
 
 

@@ -28,6 +28,8 @@ Points: TypeAlias = Sequence[Point] | NDArray[np.float64]
 """(x, y) each."""
 WIDTH = 5.6
 """Width of a plot in inches."""
+_PHONE_WIDTH = 4.2
+"""Width of a plot for a phone."""
 SERIES = 6
 """Most series of a plot: so many differ from each other in colour, marker and dash."""
 _LONGEST_LABEL = 48
@@ -167,10 +169,20 @@ class Lines:
         return WIDTH, 3.0 + 0.2 * rows
 
     @property
+    def phone_width(self) -> float | None:
+        """Width in inches on a phone, where a plot of `WIDTH` has tiny letters; None where its legend needs more."""
+        has_room = self._longest_label <= _LONGEST_HALF_LABEL * _PHONE_WIDTH / WIDTH
+        return _PHONE_WIDTH if has_room else None
+
+    @property
     def _legend_columns(self) -> int:
         """One column where a label is so long that it would touch the label beside it."""
-        longest = max((len(label_text(series.label)) for series in self.series), default=0)
-        return 1 if longest > _LONGEST_HALF_LABEL else _LEGEND_COLUMNS
+        return 1 if self._longest_label > _LONGEST_HALF_LABEL else _LEGEND_COLUMNS
+
+    @property
+    def _longest_label(self) -> int:
+        """The letters of the longest label in the legend."""
+        return max((len(label_text(series.label)) for series in self.series), default=0)
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw all series, the limit, and a legend where there are several entries."""

@@ -17,7 +17,7 @@ from limbeck.core.markdown import escaped_blocks
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.report.page import Page
 from limbeck.report.pictures import picture_address
-from limbeck.report.plots import WIDTH
+from limbeck.report.plots import WIDTH, Lines
 from limbeck.report.sections import Highlight
 from limbeck.version import __version__
 
@@ -56,6 +56,12 @@ class _Drawing:
         address = picture_address(figure, height)
         self._done += 1
         return address
+
+    def for_phone(self, figure: Figure, height: float | None) -> str:
+        """Return a figure as it is drawn for a phone, with larger letters; empty where the usual one is shown there."""
+        if not isinstance(figure.drawing, Lines) or figure.drawing.phone_width is None:
+            return ""
+        return picture_address(figure, height, figure.drawing.phone_width)
 
 
 @cache
