@@ -60,16 +60,49 @@ def test_a_student_below_the_untrained_start_is_told_so():
     start["mrr_at_10"] = 0.61
     assert (
         "The training did not improve the retrieval MRR@10: 0.600 is below the untrained start's 0.610, within its "
-        "95 % interval. The training improved the agreement: 0.700 against 0.300. Train more steps.\n"
+        "95 % interval. The training improved the agreement: 0.700 against 0.300. Train more steps, or on more text.\n"
     ) in comparison_markdown(values)
     values["start"]["agreement"]["spearman"] = 0.7
     text = comparison_markdown(values)
     assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
-    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps.\n" in text
+    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text.\n" in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
     assert "The training made the retrieval MRR@10 worse: 0.600 is below the untrained start's 0.630. " in text
-    assert "Train more steps, or start from the teacher's layers" in text and "changed little" not in text
+    assert "Train more steps or on more text, or start from the teacher's layers" in text and "changed little" not in text
+
+
+def test_a_figure_without_an_interval_that_rose_or_fell_is_told_and_not_judged():
+    values = evaluation(documents=FEWEST_DOCUMENTS - 1)
+    values["start"]["retrieval"]["mrr_at_10"] = 0.61
+    text = comparison_markdown(values)
+    assert "The agreement rose from the untrained start's 0.300 to 0.700, which may be chance. Train more" in text
+    assert "improved" not in text
+    values["start"]["agreement"]["spearman"] = 0.75
+    text = comparison_markdown(values)
+    assert "The training did not improve the agreement: 0.700 is below the untrained start's 0.750. Train more" in text
+    assert "worse" not in text
+
+
+def test_a_figure_over_few_texts_that_fell_is_told_beside_the_other():
+    values = evaluation(pool=78, sentences=78)
+    values["agreement"]["interval"] = [0.65, 0.75]
+    values["start"]["agreement"]["spearman"] = 0.72
+    # The start is within the interval of a teacher of 0.62, which is no reason to be silent about so few queries.
+    for teacher in (0.8, 0.62):
+        values["teacher"] = evaluation(teacher=teacher, pool=78)["teacher"]
+        values["start"]["retrieval"]["mrr_at_10"] = 0.61
+        text = comparison_markdown(values)
+        assert "The training did not improve the retrieval MRR@10: 0.600 is below" in text
+        assert "The training did not improve the agreement: 0.700 is below the untrained start's 0.720, within" in text
+        assert "does not tell good students" not in text
+
+
+def test_a_half_is_rounded_alike_in_a_table_and_in_a_sentence():
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
+    scores |= {"student": {"accuracy": 0.7525}, "intervals": {"accuracy": [0.708, 0.792]}, "start": {"accuracy": 0.76}}
+    text = comparison_markdown({"development": [scores], "start": {"summary": "Starts from teacher layers 1, 6."}})
+    assert "0.753 is below" in text and "| 0.753 |" in text and "0.752" not in text
 
 
 def test_a_start_of_two_students_says_so():
@@ -94,7 +127,8 @@ def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
     assert (
         "The training made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.750. The "
         "training did not improve the accuracy on news, validation: 0.660 is below the untrained start's 0.680, within "
-        "its 95 % interval. Train more steps.\n"
+        "its 95 % interval. Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a "
+        "student of it.\n"
     ) in text
     assert "start from the teacher's layers" not in text, "a start with a head has them"
 

@@ -1,7 +1,7 @@
 """Gains: how far the figures of a student are above those of the untrained start, in sentences.
 
 A gain is *clear* if the start's figure lies below the 95 % interval of the student's, or below the student's figure
-where that has no interval.
+where that has no interval. A loss is clear if the start's figure lies above the interval.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from limbeck.core.blocks import rounded
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import Agreement, Retrieval, RunEvaluation, TaskFigures, UntrainedStart
 from limbeck.report.names import metric_name, metric_of_rows
-from limbeck.report.reliable import interval_of_share, is_reached_untrained, is_reliable_agreement
+from limbeck.report.reliable import interval_of_share, is_reached_untrained
 from limbeck.report.scored_rows import rows_title
 
 _DIGITS = 3
@@ -44,7 +44,10 @@ class Gain(NamedTuple):
     @property
     def is_clear_loss(self) -> bool:
         """Whether the student is clearly below the start, by a figure that counts most on its rows."""
-        _, highest = self.interval or (self.student, self.student)
+        # Without an interval nobody knows whether chance has lowered a figure.
+        if self.interval is None:
+            return False
+        _, highest = self.interval
         return self.start > highest and not self.is_second
 
     def sentence(self, cause: str) -> str:
@@ -56,6 +59,8 @@ class Gain(NamedTuple):
         student = rounded(self.student, _DIGITS)
         start = rounded(self.start, _DIGITS)
         figure_of_start = f"the untrained start's {start}"
+        if self.is_clear and self.interval is None:
+            return f"The {self.name} rose from {figure_of_start} to {student}, which may be chance."
         if self.is_clear:
             return f"The {cause} improved the {self.name}: {student} against {start}."
         if self.is_clear_loss:
@@ -77,7 +82,12 @@ def gain_of(
     """Return the gain of a figure; None where a value is not known. The arguments are the fields of `Gain`."""
     if student is None or start is None:
         return None
-    return Gain(name, round(student, _DIGITS), round(start, _DIGITS), ends_of(interval), is_second)
+    return Gain(name, _as_written(student), _as_written(start), ends_of(interval), is_second)
+
+
+def _as_written(figure: float) -> float:
+    """Return a figure with the digits that sentences and tables show."""
+    return float(rounded(figure, _DIGITS))
 
 
 def gain_sentences(evaluation: RunEvaluation) -> list[str]:
@@ -88,9 +98,7 @@ def gain_sentences(evaluation: RunEvaluation) -> list[str]:
         return []
     cause = (evaluation.start or UntrainedStart()).gain_of
     clear = [gain for gain in gains if gain.is_clear]
-    # Without an interval nobody knows whether chance has raised a figure, so nothing is claimed of it.
-    known = [gain for gain in clear if gain.interval is not None]
-    sentences = [gain.sentence(cause) for gain in (*unclear, *known)]
+    sentences = [gain.sentence(cause) for gain in (*unclear, *clear)]
     has_loss = any(gain.is_clear_loss for gain in gains)
     if not clear and not has_loss:
         sentences.insert(0, f"The {cause} changed little.")
@@ -157,7 +165,7 @@ def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
 
 
 def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[Gain | None]:
-    """Yield the gains of the retrieval, and of the agreement of sentence vectors where that is reliable."""
+    """Yield the gains of the retrieval and of the agreement of sentence vectors."""
     retrieval = evaluation.student.retrieval or Retrieval()
     start_retrieval = start.retrieval or Retrieval()
     gain = gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
@@ -167,5 +175,4 @@ def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) ->
         yield gain
     agreement = evaluation.agreement or Agreement()
     start_agreement = start.agreement or Agreement()
-    if is_reliable_agreement(agreement):
-        yield gain_of("agreement", agreement.spearman, start_agreement.spearman, agreement.interval)
+    yield gain_of("agreement", agreement.spearman, start_agreement.spearman, agreement.interval)

@@ -285,11 +285,15 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
     # A student that was fitted and not trained is one without training itself.
     if start.gain_of != "training":
         return
-    advice = "Train more steps"
+    if not has_clear_loss(evaluation):
+        yield "Train more steps, or on more text."
+        return
+    advice = "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it"
     # An untrained start that was scored by the head of a task has layers of the teacher already.
-    if has_clear_loss(evaluation) and not _has_scored_start(evaluation):
-        advice += (
-            ", or start from the teacher's layers, for example by giving the student's shape as a number of layers"
+    if not _has_scored_start(evaluation):
+        advice = (
+            "Train more steps or on more text, or start from the teacher's layers, for example by giving the student's "
+            "shape as a number of layers"
         )
     yield f"{advice}."
 

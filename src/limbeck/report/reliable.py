@@ -83,14 +83,17 @@ def interval_of_retrieval(retrieval: Retrieval | None, metric: str) -> Interval 
 def is_reached_untrained(teacher: Retrieval | None, start: Retrieval | None) -> bool:
     """Return whether the untrained start's MRR@10 is within the 95 % interval of the teacher's, or above it.
 
-    All figures of a retrieval come from the same ranks, so the MRR@10 decides for all of them.
+    All figures of a retrieval come from the same ranks, so the MRR@10 decides for all of them. Too few queries tell
+    nothing of this, because the interval is wide.
 
     Args:
         teacher: The teacher's figures.
         start: Those of the untrained start; None where it was not measured.
     """
     interval = interval_of_retrieval(teacher, "mrr_at_10")
-    if interval is None or start is None or start.mrr_at_10 is None:
+    if teacher is None or interval is None or start is None or start.mrr_at_10 is None:
+        return False
+    if not has_enough_queries(teacher):
         return False
     lowest, _ = interval
     return start.mrr_at_10 >= lowest
