@@ -357,6 +357,14 @@ def test_a_number_is_so_many_of_the_teachers_layers_in_recipes_too(tiny_recipe):
         plan_run(load_recipe(tiny_recipe | {"student": 9}))
 
 
+def test_what_a_student_names_itself_is_kept_and_explained_as_it_is(place):
+    student = {"shape": 2, "initialise": {"layers": "first"}, "dropout": 0.3}
+    recipe = choose_recipe(place / "embedding/teacher-bert", student, place / "text.txt")
+    assert recipe["student"] == student
+    assert recipe["reasons"]["student"] == "starts from layers 1, 2 of the teacher's 4"
+    assert recipe["stages"][0]["method"]["layer_mapping"] == {1: 1}
+
+
 def test_two_lines_make_a_student(limbeck, place, tmp_path):
     teacher, text, output = place / "embedding/teacher-bert", place / "text.txt", tmp_path / "run"
     asked = ["--teacher", teacher, "--student", 2, "--corpus", text]

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.core import records
 from limbeck.errors import LimbeckError, OutputError
+from limbeck.recipe.asked import choose_by_options
 from limbeck.recipe.chosen_models import missing_fit, untrained_plans
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
@@ -129,6 +130,28 @@ def test_limbeck_recipe_prints_the_recipe_of_0_steps(bert_folder, text_folder, c
     assert call("recipe", "--teacher", bert_folder, "--student", 2, "--corpus", text_folder, "--steps", 0) == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert (printed["stages"], printed["student"]["initialise"]) == ([], {"layers": "ends", "fit": {}})
+
+
+@pytest.mark.parametrize(
+    ("student", "overrides", "initialise"),
+    [
+        (2, ["student.initialise.layers=ends"], {"layers": "ends"}),
+        (2, ["student.initialise={layers: first}"], {"layers": "first"}),
+        ({"shape": 2, "initialise": {"layers": "first"}}, [], {"layers": "first"}),
+        # limbeck chooses the layers.
+        (2, ["student.initialise.fit=null"], {"layers": "ends"}),
+        ({"shape": 2, "initialise": {"fit": None}}, [], {"layers": "ends"}),
+        (2, ["student.initialise.fit.tokens=700"], {"layers": "ends", "fit": {"tokens": 700}}),
+    ],
+)
+@pytest.mark.parametrize("method", [None, "hidden_states"])
+def test_a_start_of_the_users_own_is_not_fitted(bert_folder, text_folder, student, overrides, initialise, method):
+    options = {"teacher": str(bert_folder), "student": student, "corpus": [str(text_folder)], "steps": 0}
+    if method is not None:
+        options["method"] = method
+    document = choose_by_options(options, overrides=overrides)
+    assert document["stages"] == []
+    assert document["student"]["initialise"] == initialise
 
 
 def test_a_fitted_start_is_trained_on_and_resumed_to_the_same_weights(bert_folder, text_folder, tmp_path):

@@ -260,17 +260,21 @@ def choose_by_options(
 
     Args:
         options: The options, `teacher`, `student` and `corpus` among them.
-        overrides: Values that are set in the recipe later. Those of the corpus name columns of the rows.
+        overrides: Values that are set in the recipe later. Those of the corpus name columns of the rows, and those of
+            the student may name its start.
         resume: Whether a run is continued, see `limbeck.recipe.choosing.choose_recipe`.
 
     Raises:
         LimbeckError: for models or text that cannot be read, and for a student that does not fit its teacher.
     """
     from limbeck.recipe.load import check_overrides
+    from limbeck.recipe.overrides import apply_overrides
 
     _check_training_options(options)
     check_overrides(overrides)
     options = _with_texts_of_targets(options)
+    # A start that an override names is the user's own, as one that a mapping names.
+    options["student"] = apply_overrides({"student": options["student"]}, overrides)["student"]
     if "method" in options:
         return _choose_beside_method(options, overrides, resume=resume)
 

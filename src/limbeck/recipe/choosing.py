@@ -30,7 +30,7 @@ from limbeck.recipe.chosen_models import ChosenModels, choose_models
 from limbeck.recipe.chosen_rows import choose_rows
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.mistakes import error_of_part
-from limbeck.recipe.models import TeacherSpec, model_alone
+from limbeck.recipe.models import TeacherSpec, model_alone, names_start
 from limbeck.recipe.shipped import read_shipped
 from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stages import StageSpec
@@ -80,7 +80,8 @@ def choose_recipe(
         output: The run's folder.
         resume: Keep the stages and the share of held-out text of the run in that folder: budgets follow the machine
             that they were chosen on.
-        trains: Whether the student is trained. One that is not is fitted to its teacher on the text, where it can be.
+        trains: Whether the student is trained. One that is not is fitted to its teacher on the text, where it can be,
+            unless it names its start.
 
     Returns:
         A recipe. Its `reasons` say why keys have their values, by their paths.
@@ -96,7 +97,7 @@ def choose_recipe(
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
     # A run without stages reads labelled rows only to score its student on them.
-    if not trains and "task" not in choice.corpus:
+    if not trains and "task" not in choice.corpus and not _says_whether_fitted(student):
         models = models.with_fit()
 
     # The teacher may be named `package:NAME`.
@@ -107,7 +108,7 @@ def choose_recipe(
     recipe["teacher"] = spec.model_dump(mode="json", exclude_unset=True)
     recipe["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)
     if choice.dropout is not None:
-        recipe["student"]["dropout"] = choice.dropout
+        recipe["student"].setdefault("dropout", choice.dropout)
     recipe["corpus"] = choice.corpus
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
@@ -136,12 +137,19 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
     corpus = recipe.get("corpus")
     has_text = isinstance(corpus, Mapping) and "task" not in corpus
     # Where nothing is trained, the copied layers are fitted to the teacher on the text.
-    if has_text and not recipe.get("stages"):
+    if has_text and not recipe.get("stages") and not _says_whether_fitted(recipe["student"]):
         models = models.with_fit()
     chosen = dict(recipe)
     chosen["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)
     chosen["reasons"] = dict(recipe.get("reasons") or {}) | models.reasons
     return chosen
+
+
+def _says_whether_fitted(student: int | str | Mapping[str, Any]) -> bool:
+    """Whether a student names its start, or the fit of it, so that limbeck chooses no fit."""
+    if not isinstance(student, Mapping):
+        return False
+    return names_start(student) or "fit" in (student.get("initialise") or {})
 
 
 def choose_task(recipe: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class ChosenModels:
         if start.fit is not None:
             return f"starts from {layers}, fitted to the teacher in closed form on the text, since nothing is trained"
         if self.student.shape.hidden == source.shape.hidden:
-            if start.from_ is not None:
+            if start.from_ is not None or start.layers != "ends":
                 return f"starts from {layers}"
             return f"starts from {layers}, spread from the first to the last as in the quickstart's recipe"
         # Layers of a wider model are cut to the student's width.
