@@ -65,11 +65,12 @@ def test_a_student_below_the_untrained_start_is_told_so():
     values["start"]["agreement"]["spearman"] = 0.7
     text = comparison_markdown(values)
     assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
-    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text.\n" in text
+    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text." in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
     assert "The training made the retrieval MRR@10 worse: 0.600 is below the untrained start's 0.630. " in text
-    assert "Train more steps or on more text, or start from the teacher's layers" in text and "changed little" not in text
+    assert "Train more steps or on more text, or start from the teacher's layers" in text
+    assert "changed little" not in text
 
 
 def test_a_figure_without_an_interval_that_rose_or_fell_is_told_and_not_judged():
