@@ -65,7 +65,7 @@ def test_a_student_below_the_untrained_start_is_told_so():
     values["start"]["agreement"]["spearman"] = 0.7
     text = comparison_markdown(values)
     assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
-    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text." in text
+    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on" in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
     assert "The training made the retrieval MRR@10 worse: 0.600 is below the untrained start's 0.630. " in text
