@@ -12,8 +12,12 @@ import sys
 import pytest
 
 import limbeck
+from limbeck.core.blocks import Table
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.evaluation.evaluators import fine_tuned as attempt
+from limbeck.report.collect import collect
+from limbeck.report.comparison import methods_markdown
+from limbeck.report.page import build_page
 from limbeck.training.stage import StageTraining
 from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text
@@ -49,6 +53,32 @@ def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkp
     for cell, unbroken in zip(record["cells"], expected["cells"], strict=True):
         for fact in ("held_out", "steps", "tokens"):
             assert cell[fact] == unbroken[fact], "the resumed run ends where an unbroken one does"
+
+
+def test_a_run_that_was_ended_early_is_told_apart_from_whole_ones(whole, tmp_path):
+    _, plan = whole
+    output = tmp_path / "out"
+    # The second run is stopped after a checkpoint.
+    stop = failing_after(1, lambda model: None, lambda model: os.kill(os.getpid(), signal.SIGINT))
+    with at_step(3, stop), pytest.raises(Interrupted):
+        limbeck.compare(plan, output=output)
+    stopped = json.loads((output / "comparison.json").read_text())["cells"][1]
+    limbeck.finish(output / stopped["folder"])
+
+    record = limbeck.compare(plan, output=output).record
+    first, second = record["cells"]
+    assert first["ended_early"] is None
+    step, planned_steps = second["ended_early"]["step"], second["ended_early"]["planned_steps"]
+    assert step < planned_steps
+    page = build_page(collect([output]))
+    [runs] = [block for part in page.parts for section in part.sections for block in section.blocks
+              if isinstance(block, Table) and block.caption == "Runs"]  # fmt: skip
+    statuses = [row[runs.headings.index("Status")] for row in runs.rows]
+    assert statuses[0] == "finished"
+    assert statuses[1].startswith(f"finished, ended early at step {step} of {planned_steps} of stage ")
+    sentence = f"{second['title']}: The run was ended early, at step {step} of stage "
+    assert any(line.startswith(sentence) for line in page.warnings())
+    assert sentence in methods_markdown(record)
 
 
 def test_runs_that_fail_are_said_and_tried_again(plan, tmp_path, monkeypatch, trained):

@@ -59,6 +59,17 @@ def test_runs_beside_each_other_show_their_untrained_starts(copied):
     assert "an untrained start has 0.400" in run_summary(run).result
 
 
+def test_a_run_that_was_ended_early_is_told_apart_from_whole_ones(copied, page_of):
+    early_end = {"stage": "vectors", "step": 30, "planned_steps": 60}
+    folders = [copied(name="whole"), copied(name="early", edit={"ended_early": early_end})]
+    compared, whole, early = page_of(*folders).parts
+    table = compared.sections[0].blocks[0]
+    statuses = [row[table.headings.index("Status")] for row in table.rows]
+    shown = "finished, ended early at step 30 of 60 of stage 'vectors'"
+    assert statuses == ["finished", shown]
+    assert whole.subtitle.endswith("; finished") and early.subtitle.endswith(f"; {shown}")
+
+
 def test_a_run_without_a_figure_says_why_in_its_cell_and_below_the_plots(copied, page_of):
     folders = [copied(name=f"run{number}", edit={"evaluation": evaluation()}) for number in range(4)]
     folders.append(copied(name="few", edit={"evaluation": evaluation(pool=93, sentences=100)}))

@@ -213,6 +213,7 @@ class ComparisonWork:
             folder=str(run.relative_to(self.folder)),
             model=str(run / paths.STUDENT),
             steps=steps_taken or list(cell.steps),
+            ended_early=record.ended_early if status == "finished" else None,
             tokens=sum(stage.tokens or 0 for stage in record.stages),
             seconds=record.timings.get("total", 0.0),
             # Measured later, once all runs are distilled.

@@ -27,7 +27,14 @@ from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.layers import layers_table
-from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, one_seed_lines, range_words
+from limbeck.report.methods_notes import (
+    early_end_lines,
+    has_one_seed,
+    main_digits,
+    methods_notes,
+    one_seed_lines,
+    range_words,
+)
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
@@ -154,6 +161,7 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
     if record.summary.is_empty:
         yield "There is no table yet: the students have not been measured."
     # Last, since there may be one for every run.
+    yield from early_end_lines(record.cells)
     for cell in record.cells:
         if cell.problem:
             yield f"{cell.title} failed: {cell.problem}"
@@ -289,7 +297,7 @@ def runs(comparison: ComparisonFolder) -> Iterator[Block]:
         if cell.tokens and cell.seconds:
             rate = cell.tokens / cell.seconds
         cells = (Cell(steps or None), number(cell.tokens), Cell(time), number(rate))
-        rows.append((cell.title, cell.status, *cells, cell.folder))
+        rows.append((cell.title, cell.shown_status, *cells, cell.folder))
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
         yield Table("Runs", headings, tuple(rows)).with_words("Status", "Folder")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from limbeck.core.blocks import number, rounded
-from limbeck.core.studies import ComparedRow, Comparison, ComparisonSummary, MainFigure
+from limbeck.core.studies import ComparedRow, Comparison, ComparisonCell, ComparisonSummary, MainFigure
 from limbeck.report.scores import one_answer_lines
 
 _CHANCE = "With one seed, differences between rows may be due to chance, so nothing is ranked."
@@ -47,7 +47,13 @@ def methods_notes(comparison: Comparison) -> list[str]:
     notes += one_answer_lines(summary.columns, named_rows)
     for variant in comparison.impossible:
         notes.append(f"Left out: {variant.label} on {variant.student}: {variant.reason}")
+    notes += early_end_lines(comparison.cells)
     return notes + summary.notes
+
+
+def early_end_lines(cells: Sequence[ComparisonCell]) -> list[str]:
+    """Return a line for each run that was ended early: it has read fewer tokens than the plan gives to each run."""
+    return [f"{cell.title}: {cell.ended_early}." for cell in cells if cell.ended_early is not None]
 
 
 def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:

@@ -34,7 +34,7 @@ def run_provenance(run: records.Run, folder: Path, status: RunStatus) -> Iterato
     facts["Peak memory"] = _gibibytes(run.peak_memory_bytes, digits=2)
     facts["Peak memory on the device"] = _gibibytes(run.peak_device_memory_bytes, digits=2)
     facts["Time"] = ", ".join(times)
-    facts["Status"] = status.status
+    facts["Status"] = status.shown
     if not status.has_recorded_end:
         del facts["Last updated"]
         del facts["Time"]

@@ -62,7 +62,7 @@ def run_summary(run: RunFolder) -> Summary:
     teacher = short_model_name(run.record.teacher.name_or_path)
     student = run.record.student.shape
     subject = f"{teacher} to {student}" if teacher and student else ""
-    return Summary("run", run.status.status, result, subject)
+    return Summary("run", run.status.shown, result, subject)
 
 
 @section(RunFolder, "Overview")

@@ -44,7 +44,7 @@ class Summary:
 
     Args:
         kind: Such as `run` or `mapping search`.
-        status: Such as `finished`.
+        status: Such as `finished`, or `finished, ended early at step 30 of 60 of stage 'vectors'`.
         result: In a few words; empty where there is none.
         subject: Its models, for the line below the title; empty where the title says enough.
     """

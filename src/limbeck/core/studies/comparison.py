@@ -10,7 +10,7 @@ from pydantic import Field
 
 from limbeck.core.intervals import Interval, of_mean
 from limbeck.core.paths import COMPARISON_RECORD, HELD_OUT_RECORD
-from limbeck.core.records import File, Made, Number, Record
+from limbeck.core.records import EarlyEnd, File, Made, Number, Record
 from limbeck.core.studies.evaluation import Column, Costs, Figure, PublishedScores, Scores
 
 
@@ -63,6 +63,7 @@ class ComparisonCell(ComparedVariant):
 
     Attributes:
         steps: Number of steps of each stage.
+        ended_early: Where `limbeck finish` ended it before its last step; None for a whole run.
         held_out: Figures on held-out text, by measure.
         unavailable: Measure to the reason why it has no figure.
         scores: Scores by task.
@@ -77,6 +78,7 @@ class ComparisonCell(ComparedVariant):
     folder: str = ""
     model: str = ""
     steps: list[int] = Field(default_factory=list)
+    ended_early: EarlyEnd | None = None
     tokens: Number | None = None
     seconds: Number | None = None
     held_out: dict[str, Number | None] | None = None
@@ -85,6 +87,13 @@ class ComparisonCell(ComparedVariant):
     versions: dict[str, str] | None = None
     git_commit: str | None = None
     device: str | None = None
+
+    @property
+    def shown_status(self) -> str:
+        """The status in words, as `limbeck status` has it: of an early end with its place."""
+        if self.ended_early is None:
+            return self.status
+        return f"{self.status}, {self.ended_early.short}"
 
 
 class HeldOutMeasure(Record):
