@@ -228,3 +228,47 @@ def test_names_without_a_model_are_refused(models, surplus, tmp_path):
 def test_a_name_with_half_of_a_character_is_refused_before_anything_is_scored(tmp_path):
     with pytest.raises(RecipeError, match=r"The name 'm\\ud83d' has half of a character"):
         EvaluationRequest(["m"], "rte", tmp_path).titles(["m\ud83d"])
+
+
+@pytest.mark.parametrize("missing", ["train", "validation", "test"])
+def test_each_file_that_a_task_file_names_must_be_there(tmp_path, missing):
+    files = {"train": "t.tsv", "validation": "v.tsv", "test": "e.tsv"}
+    (tmp_path / "reviews.yaml").write_text(
+        OWN.replace("FILES", ", ".join(f"{split}: {file}" for split, file in files.items()))
+    )
+    for split, file in files.items():
+        if split != missing:
+            (tmp_path / file).write_text("a\tb\nbad film\tbad\ngood film\tgood\n")
+    task = str(tmp_path / "reviews.yaml")
+    # `finetune` and `evaluate` load a task, `validate` checks the tasks of a recipe, `distill` and `search` read rows.
+    ways = (
+        lambda: load_task(task, data=None),
+        lambda: load_task(task, data=None, training=False),
+        lambda: check_scored(task, data=None),
+        lambda: TaskRows.of_task(task, TRAIN, None),
+    )
+    for way in ways:
+        with pytest.raises(CorpusError) as refused:
+            way()
+        assert str(refused.value) == (
+            f"No file of the split '{missing}' of reviews in '{tmp_path}' or a subfolder; give a folder with one of "
+            f"these files: {files[missing]}."
+        )
+
+
+def test_a_second_choice_of_a_task_file_may_be_missing(tmp_path):
+    path = tmp_path / "reviews.yaml"
+    text = OWN.replace("FILES", "train: t.tsv, dev: v.tsv, test: e.tsv")
+    path.write_text(text[:-1] + ", scored: [test], second_choice: [dev]}")
+    for name in ("t.tsv", "v.tsv"):
+        (tmp_path / name).write_text("a\tb\nbad film\tbad\ngood film\tgood\n")
+    assert load_task(str(path), data=None).task.scored == ("dev",)
+
+
+def test_a_file_of_queries_that_a_task_file_names_must_be_there(tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        "{name: own, type: retrieval, columns: {query: q, documents: d}, queries: q.jsonl, files: {test: r.tsv}}"
+    )
+    (tmp_path / "r.tsv").write_text("q\td\nq1\td1\n")
+    with pytest.raises(CorpusError, match=r"No file of the queries of own in .*: q\.jsonl\."):
+        check_scored(str(tmp_path / "own.yaml"), data=None)

@@ -65,17 +65,13 @@ class TaskRows:
 
         Raises:
             RecipeError: for an unknown task.
-            CorpusError: for a data folder that is none.
+            CorpusError: for a data folder that is none, and for a file that an own task names and that is not there.
         """
         registry.check_data(data)
         definition = registry.find_task(name)
-        return cls(
-            definition,
-            split or definition.task.select or "",
-            data=data,
-            beside=registry.folder_of_task(name),
-            **more,
-        )
+        beside = registry.folder_of_task(name)
+        Splits(definition, beside=beside, data=data).check_files()
+        return cls(definition, split or definition.task.select or "", data=data, beside=beside, **more)
 
     @property
     def task(self) -> Task:

@@ -29,8 +29,9 @@ def load_task(
     """Return the rows of a task.
 
     Without `splits`, all splits to train on, to select on, to score and to predict are loaded that are there; missing
-    ones are noted. Where none of the scored splits is there, the second choice of the task is scored in their place
-    (the development sets of XNLI and MLQA). The task of the result names the splits that were loaded.
+    ones of a built-in task are noted. All files that an own task names must be there. Where none of the scored splits
+    is there, the second choice of the task is scored in their place (the development sets of XNLI and MLQA). The task
+    of the result names the splits that were loaded.
 
     Args:
         name: A key of `TASKS`, or the path of a YAML file that describes an own task.
@@ -125,8 +126,9 @@ def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
         training: Whether splits to train and to select on are needed too.
 
     Raises:
-        CorpusError: if none of them is there.
+        CorpusError: if none of them is there, or a task of the user's own names a file that is not there.
     """
+    splits_of_task.check_files()
     definition = splits_of_task.definition
     task = definition.task
     scored: Sequence[str] = task.scored

@@ -13,6 +13,7 @@ from pathlib import Path
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.settings.parallel import ParallelSpec
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks import registry
@@ -116,13 +117,43 @@ class _Place:
         if parallel is None:
             of_words = KINDS[self.task.kind].rows_of_words
             return read_split_file(file.path, file.source, report, quotes=self.definition.quotes, of_words=of_words)
+        return read_parallel_files(parallel, self.parallel_files(parallel), report)
+
+    def parallel_files(self, parallel: ParallelSpec) -> list[Path]:
+        """Return the files of parallel text.
+
+        Raises:
+            CorpusError: if one of them is not there.
+        """
         # There may be a file of each language, or one of all: that one is sought once, in the name of the first.
         paths = []
         for language, name in zip(parallel.all_languages, parallel.places, strict=False):
             names = self.definition.paths_of_texts(TextFile(path=(name,)))
             title = f"the split '{self.split}' of {self.task.title} in '{language}'"
             paths.append(require_file(names, self.folders, title).path)
-        return read_parallel_files(parallel, paths, report)
+        return paths
+
+    def text_files(self, file: SplitFile) -> Iterator[tuple[str, TextFile, SplitFile]]:
+        """Yield the files of queries and documents that the rows of a file name by ids: key, layout and file.
+
+        Raises:
+            CorpusError: if one of them is not there.
+        """
+        for key, layout in self.definition.texts(file.source).items():
+            names = self.definition.paths_of_texts(layout)
+            yield key, layout, require_file(names, self.folders, f"the {key} of {self.task.title}")
+
+    def check_files(self) -> None:
+        """Refuse a split of which a file is not there.
+
+        Raises:
+            CorpusError: naming the files that were looked for.
+        """
+        file = self.file()
+        if file.source.parallel is not None:
+            self.parallel_files(file.source.parallel)
+        for _ in self.text_files(file):
+            pass
 
     def hub_place(self) -> HubPlace:
         """Return the data set of the split, and the split there.
@@ -161,6 +192,31 @@ class Splits:
         if place.is_on_hub:
             return place.definition.on_hub(place.split) is not None
         return place.find_file() is not None
+
+    def check_files(self) -> None:
+        """Refuse a task of the user's own whose description names a file that is not there.
+
+        A built-in task may lack files: its description names those of a published data set, of which a user may have
+        only some. A user's own description names the user's files, so a missing one is a mistake.
+
+        Raises:
+            CorpusError: naming the files that were looked for.
+        """
+        if self.beside is None:
+            return
+        definition = self.definition
+        folders = self._folders_of_own_task(self.beside, [] if self.data is None else [self.data])
+        if not folders:
+            # All splits are on the Hub.
+            return
+
+        # A second choice is scored where the splits to score are missing, so either may be.
+        may_be_missing: set[str] = set()
+        if definition.second_choice:
+            may_be_missing = {*definition.task.scored, *definition.second_choice}
+        for split in definition.files:
+            if split not in may_be_missing:
+                _Place(definition, split, folders).check_files()
 
     def keys_to_read(self, key: str) -> list[str]:
         """Return the keys of the splits that a split is read from: itself, or the parts of a joint split that exist."""
@@ -334,8 +390,7 @@ def _read_file(place: _Place) -> SplitContent:
 
     # Files of queries and documents; what is left out of them is counted with the rows.
     texts: dict[str, dict[str, str]] = {}
-    for key, layout in definition.texts(file.source).items():
-        text_file = require_file(definition.paths_of_texts(layout), place.folders, f"the {key} of {task.title}")
+    for key, layout, text_file in place.text_files(file):
         texts[key] = read_texts(text_file, layout, report)
 
     origin = f"'{file.path}'"
