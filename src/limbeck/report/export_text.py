@@ -128,7 +128,7 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     """Yield lines on the size of an int8 graph, on batches at which it is slower, and on its number of bits."""
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
     # Batches at which int8 was clearly slower; doubtful measurements are no reason to choose another format.
-    slower = [row for row in int8.latency if row.speedup < 1 - _SAME_SPEED and not _is_doubtful(row)]
+    slower = [row for row in int8.latency if row.speedup < 1 - _SAME_SPEED and _has_speed(row)]
     if slower:
         sizes = ", ".join(f"{_size_of(row)} ({1 / row.speedup:.2f}x slower)" for row in slower)
         yield f"{_SLOWER} than float32 here, in texts x tokens: {sizes}. Use --format onnx for such batches."
@@ -176,9 +176,9 @@ def _three_digits(value: float | None) -> str:
 def speed_of(row: Int8Latency) -> str:
     """Return the speed of int8 against float32 in words, and whether the machine was busy.
 
-    It is a dash where the measurement is doubtful; see `busy_line`.
+    It is a dash where the speed is not known; see `busy_line`.
     """
-    if _is_doubtful(row):
+    if not _has_speed(row):
         words = NOTHING
     elif abs(row.speedup - 1) <= _SAME_SPEED:
         words = "as fast"
@@ -195,18 +195,22 @@ def _was_busy(row: Int8Latency) -> bool:
 
 def busy_line(rows: Sequence[Int8Latency]) -> str:
     """Return a line that names the batches without a speed, and the reason; empty if all have one."""
-    doubtful = [row for row in rows if _is_doubtful(row)]
-    if not doubtful:
+    without_speed = [row for row in rows if not _has_speed(row)]
+    if not without_speed:
         return ""
-    sizes = ", ".join(_size_of(row) for row in doubtful)
+    sizes = ", ".join(_size_of(row) for row in without_speed)
     reasons = []
-    if any(row.rounds < timing.FEWEST_ROUNDS for row in doubtful):
+    advice = "Export again on an idle machine"
+    if any(row.rounds < timing.FEWEST_ROUNDS for row in without_speed):
         reasons.append(f"there were fewer than {timing.FEWEST_ROUNDS} rounds")
-    if any(row.rounds >= timing.FEWEST_ROUNDS for row in doubtful):
+        advice += ", with a larger --seconds"
+    if any(_was_busy(row) for row in without_speed):
+        reasons.append("the times differ widely, or more programs ran than the machine has cores")
+    if any(row.rounds >= timing.FEWEST_ROUNDS and _is_doubtful(row) for row in without_speed):
         reasons.append("the median ratio and the ratio of medians differ")
     return (
         f"No speedup is given ({NOTHING}) at {sizes} tokens, because the machine was too busy to measure it: "
-        f"{', or '.join(reasons)}. Export again with a larger --seconds."
+        f"{', or '.join(reasons)}. {advice}."
     )
 
 
@@ -218,3 +222,12 @@ def _size_of(row: Int8Latency) -> str:
 def _is_doubtful(row: Int8Latency) -> bool:
     """Return whether the machine was too busy, or the rounds too few, to trust the speedup."""
     return timing.is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)
+
+
+def _has_speed(row: Int8Latency) -> bool:
+    """Return whether the speedup can be trusted: the rounds agree with each other, and the machine was not busy.
+
+    On a busy machine other programs may slow down one of the two graphs more often. Between a teacher and its student
+    the shapes bound the speedup, so that an impossible one is known. The speedup of int8 has no bound.
+    """
+    return not _is_doubtful(row) and not _was_busy(row)
