@@ -16,6 +16,7 @@ from limbeck.recipe.schema import Recipe
 from limbeck.recipe.shared_reading import describe_shared_reading
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_terms import learn_labels
+from limbeck.recipe.student_head import describe_missing_head
 
 _LAYER_STREAMS = ("hidden", "query", "key", "value", "context", "cls")
 """Streams of single layers; the others are of the whole model."""
@@ -38,6 +39,9 @@ def summarise_plan(
     """
     lines = _summarise_teachers(recipe, teacher)
     lines["student"] = str(student.shape)
+    missing_head = describe_missing_head(stages)
+    if missing_head is not None:
+        lines["head"] = missing_head
     for member in teacher.members:
         if member.teaching is not None and member.teaching.summary:
             name = "targets" if teacher.combination is None else f"targets of {member.title}"

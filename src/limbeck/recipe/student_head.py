@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from transformers import PreTrainedConfig
 
-from limbeck.core.kinds import are_made_up, kind_of
+from limbeck.core.kinds import LabelKind, are_made_up, kind_of
+from limbeck.core.lists import enumerate_words
 from limbeck.errors import RecipeError
 from limbeck.models.cross_encoders import cross_encoder_settings
 from limbeck.models.heads import head_of
@@ -21,6 +22,46 @@ from limbeck.recipe.stage_plan import StagePlan
 _SHOWN_CHARACTERS = 80
 """Most characters of foreign text in a message."""
 _WAY_OUT = "make two recipes, and start the second from the student of the first (student.initialise.checkpoint)."
+
+_LABELS_IN_WORDS: dict[LabelKind, str] = {
+    "class": "classes",
+    "classes": "classes",
+    "token": "tags",
+    "value": "values",
+    "span": "answers",
+    "relevance": "scores of documents",
+}
+"""What a method would teach a student by labels of each kind."""
+
+
+def describe_missing_head(stages: Sequence[StagePlan]) -> str | None:
+    """Say that a run on labelled rows trains no head for their task, and which methods do.
+
+    Args:
+        stages: All stages of the run.
+
+    Returns:
+        The sentences; None for a run on text alone, and where a stage trains the head.
+    """
+    # A stage with a student of its own says nothing about the recipe's student.
+    stages_on_rows = [stage for stage in stages if stage.student is None and stage.pairing.has_labels]
+    if not stages_on_rows or any(stage.student_head is not None for stage in stages_on_rows):
+        return None
+
+    pairing = stages_on_rows[0].pairing
+    methods = list(dict.fromkeys(str(stage.spec.method["name"]) for stage in stages_on_rows))
+    verb = "teaches" if len(methods) == 1 else "teach"
+    consequence = "the student has no head"
+    if pairing.labelled:
+        consequence = f"the labels of the rows are not used, and {consequence}"
+    methods_with_head = ["output_distribution", "mlkd_bert"]
+    if kind_of(pairing.task).has_queries:
+        methods_with_head = ["reranker"]
+    advised_methods = enumerate_words(methods_with_head, "or")
+    return (
+        f"{enumerate_words(methods, 'and')} {verb} no {_LABELS_IN_WORDS[pairing.label]}, so {consequence}. To train a "
+        f"head, choose a method that teaches the teacher's scores, such as {advised_methods}."
+    )
 
 
 def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPlan:

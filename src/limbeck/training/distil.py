@@ -16,6 +16,7 @@ from limbeck.core.progress_bars import ProgressBar, activity, print_plain
 from limbeck.models.quiet import quiet
 from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.student_head import describe_missing_head
 from limbeck.training.changed_steps import steps_changes
 from limbeck.training.endings import endings_recorded
 from limbeck.training.evaluation import evaluate_student
@@ -104,6 +105,9 @@ def distil(
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
             if plan.stages and not resume:
                 _warn_of_random_start(plan, console)
+                missing_head = describe_missing_head(plan.stages)
+                if missing_head is not None:
+                    print_plain(console, missing_head, "yellow")
             if plan.start_rows.obstacle:
                 warn(
                     console,

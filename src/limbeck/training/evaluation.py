@@ -29,6 +29,7 @@ from limbeck.models.vector_combination import VectorCombination
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.student_head import describe_missing_head
 from limbeck.targets.facts import read_facts
 from limbeck.training.compared_text import amounts_of, held_out_texts
 from limbeck.training.rows import AnyCorpus
@@ -356,12 +357,12 @@ def _score_held_out_rows(run: Run, report: Report, starts: Sequence[PreTrainedMo
         starts: Untrained students; without any they are left out.
 
     Returns:
-        The record's field `task` with the scores, or with the reason why there are none. Without such a head there is
-        nothing to score, and no field.
+        The record's field `task` with the scores, or with the reason why there are none. No field for a run on text.
     """
     stage = last_stage_of_head(run.plan)
     if stage is None:
-        return {}
+        missing_head = describe_missing_head(run.plan.stages)
+        return {} if missing_head is None else {"task": {"unavailable": missing_head}}
     report(0.0, "scoring held-out rows")
     corpus = _rows_of(run, stage)
     teacher: PreTrainedModel | None = None
