@@ -146,3 +146,18 @@ def test_a_family_without_the_head_and_a_folder_of_something_else(limbeck, model
     (tmp_path / "thesis.tex").unlink()
     monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.has_head", lambda *_: False)
     assert_one_line_error(limbeck(*command), 2, "The family bert of", "has no classification head")
+
+
+def test_a_mistake_in_the_task_leaves_no_new_folder(limbeck, model, tmp_path):
+    task = tmp_path / "reviews.yaml"
+    described = {"name": "reviews", "type": "classification", "columns": {"text": "review", "label": "stars"}}
+    described |= {"labels": ["bad", "good"], "files": {"train": "reviews.tsv", "validation": "dev.tsv"}}
+    task.write_text(yaml.safe_dump(described))
+    (tmp_path / "reviews.tsv").write_text("review\tstars\nfine\tgood\ndull\tbad\n")
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.mkdir()
+    for output in (new, old):
+        command = ["finetune", model, "--task", task, "--output", output, *SET]
+        assert_one_line_error(limbeck(*command), 2, "No file of the split 'validation' of reviews", "dev.tsv.")
+    assert not new.exists()
+    assert (old / "evaluation.json").is_file(), "a folder that was there stays"

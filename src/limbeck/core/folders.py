@@ -1,13 +1,13 @@
 """Output folders: made for one piece of work, and taken up again by it alone."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.core.files import read_json
-from limbeck.errors import OutputError
+from limbeck.core import files
+from limbeck.errors import Interrupted, LimbeckError, OutputError
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class FolderKind:
             return self.read(folder)
         path = folder / self.record
         # The record is empty if the file is missing or cannot be read as JSON.
-        record = read_json(path)
+        record = files.read_json(path)
         if record:
             return record
         if path not in folder.iterdir():
@@ -98,6 +98,29 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+
+
+@contextmanager
+def unused_removed(folder: Path, first_files: Collection[str]) -> Iterator[None]:
+    """Remove a new folder after a mistake in what was asked; a folder in which work has begun stays.
+
+    Args:
+        folder: The folder, which was not there before.
+        first_files: Names of the files that are in the folder before any work has begun.
+    """
+    try:
+        yield
+    except Interrupted:
+        # The user may go on with what was stopped.
+        raise
+    except LimbeckError:
+        with suppress(OSError):
+            names = {path.name for path in folder.iterdir()}
+            if names <= set(first_files):
+                for name in names:
+                    files.remove(folder / name)
+                folder.rmdir()
+        raise
 
 
 class Difference(NamedTuple):

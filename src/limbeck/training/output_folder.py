@@ -6,14 +6,14 @@ be used only with `resume`, which continues the run that is in it, or `overwrite
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from limbeck.core import files, ranks
 from limbeck.core.folder_lock import folder_lock
-from limbeck.core.folders import FolderKind, claim, writing
+from limbeck.core.folders import FolderKind, claim, unused_removed, writing
 from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD, STAGES
-from limbeck.errors import LimbeckError, OutputError
+from limbeck.errors import OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.kept_recipe import document_of, keep_recipe, read_kept_recipe
@@ -61,12 +61,11 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
                 )
 
         ranks.on_all_ranks(check_visible)
-        try:
-            yield folder
-        except LimbeckError:
-            if is_new and ranks.is_main():
-                _remove_unused(folder)
-            raise
+        if is_new and ranks.is_main():
+            # The record of a run is there as soon as the run has begun, except after a mistake in what was asked (see
+            # `limbeck.training.endings`).
+            locks.enter_context(unused_removed(folder, {RECIPE, LOCK}))
+        yield folder
 
 
 def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -> Path:
@@ -91,20 +90,6 @@ def _claim(recipe: Recipe, locks: ExitStack, *, resume: bool, overwrite: bool) -
                 files.remove(folder / name)
             keep_recipe(folder, recipe)
     return folder
-
-
-def _remove_unused(folder: Path) -> None:
-    """Remove a folder that holds only the recipe of a run and its lock; any other folder stays.
-
-    The record of a run is there as soon as the run has begun, except after a mistake in what was asked (see
-    `limbeck.training.endings`).
-    """
-    with suppress(OSError):
-        names = {path.name for path in folder.iterdir()}
-        if names <= {RECIPE, LOCK}:
-            for name in names:
-                files.remove(folder / name)
-            folder.rmdir()
 
 
 def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:

@@ -47,7 +47,8 @@ def teacher_option() -> Any:
 def student_option() -> Any:
     """Return the field of a run's student."""
     return option(
-        'Shape of the student: "6x384" (layers x width), a preset, or how many layers of the teacher to keep.',
+        'Shape of the student: "6x384" (layers x width), a preset, or how many layers of the teacher to keep; or a '
+        "model's folder, from which the student starts.",
         default=None,
         python='A shape such as `"3x384"`, or a number of the teacher\'s layers; a model, or the path of one, from '
         "which the student starts; or the student of a recipe.",

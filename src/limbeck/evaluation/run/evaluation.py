@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from limbeck.core import folder_lock, studies
-from limbeck.core.paths import KEPT_WEIGHTS, RESULTS
+from limbeck.core.folders import unused_removed
+from limbeck.core.paths import KEPT_WEIGHTS, LOCK, RESULTS
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import Interrupted, OutputError
@@ -25,7 +26,7 @@ from limbeck.evaluation.evaluators.evaluator import ReadyCell
 from limbeck.evaluation.evaluators.rows import load_rows
 from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.plan.planner import PlannedTask, Planner
-from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.plan.request import EVALUATION, EvaluationRequest
 from limbeck.evaluation.results.choices import Cells, Choices, choose_all, has_metrics
 from limbeck.evaluation.results.submissions import folder_names, write_submissions
 from limbeck.evaluation.results.summary import summarise
@@ -81,6 +82,8 @@ class _Finished:
 def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
     """Evaluate models on tasks; cells that are finished in the output folder are not run again.
 
+    A new output folder is removed after a mistake in what was asked, if no cell has run.
+
     Args:
         request: Models, tasks and settings.
         report: Receives the progress.
@@ -96,13 +99,16 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     models = plan_models(request.all_models(), as_is=request.as_is)
     planner.check_models(models)
     overrides = sorted(request.overrides)
+    is_new = not request.output.expanduser().exists()
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
     with ExitStack() as stack:
-        # Reports then call the evaluation running.
-        stack.enter_context(folder_lock.process_note(folder))
         if request.keep_weights is not None:
             # A second process in the same folder would delete weights that may still be the best here.
             stack.enter_context(folder_lock.folder_lock(folder))
+        if is_new:
+            stack.enter_context(unused_removed(folder, {EVALUATION.record, LOCK}))
+        # Reports then call the evaluation running.
+        stack.enter_context(folder_lock.process_note(folder))
         done = _run_grid(request, planner, folder, models, report)
 
     summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices, done.notes)
