@@ -6,6 +6,7 @@ import pytest
 
 from limbeck.core.blocks import Figure, Table
 from limbeck.report.collect import collect
+from limbeck.report.quality import comparison_markdown
 from limbeck.report.run import run_summary
 from limbeck.report.run_quality import quality_of
 from limbeck.report.runs_beside import run_blocks
@@ -57,6 +58,29 @@ def test_runs_beside_each_other_show_their_untrained_starts(copied):
     assert details["Passage retrieval MRR@10"].endswith("; untrained start 0.400 (50.0 % kept)")
     assert details["Agreement, far to near (Spearman)"].endswith("untrained start 0.300")
     assert "an untrained start has 0.400" in run_summary(run).result
+
+
+def test_a_start_that_is_trained_already_has_another_name_everywhere(copied, page_of):
+    values = evaluation()
+    values["start"] |= {"trained_model": "runs/first/student", "summary": "Starts from the model 'runs/first/student'."}
+    # It is within the interval of the teacher, which says nothing against the retrieval: the start has learned it.
+    values["start"]["retrieval"]["mrr_at_10"] = 0.79
+    [run] = collect([copied(edit={"evaluation": values})])
+    tables = [block for block in run_blocks([("a run", run)]) if isinstance(block, Table)]
+    [quality] = [table for table in tables if table.caption == "Quality of the students"]
+    [row] = quality.rows
+    details = dict(zip(quality.headings, (getattr(cell, "detail", "") for cell in row), strict=True))
+    assert details["Passage retrieval MRR@10"].endswith("; trained start 0.790 (98.8 % kept)")
+    assert "; the trained start has 0.790" in run_summary(run).result
+
+    [part] = page_of(run.folder).parts
+    figure, share = part.highlights[:2]
+    assert figure.detail.endswith("; the trained start has 0.790")
+    assert share.label == "of the teacher's quality, 98.8 % before this training"
+    text = comparison_markdown(values)
+    assert "made the retrieval MRR@10 worse: 0.600 is below the trained start's 0.790." in text
+    assert "or keep the trained start." in text
+    assert "untrained" not in text.lower()
 
 
 def test_a_run_that_was_ended_early_is_told_apart_from_whole_ones(copied, page_of):

@@ -13,6 +13,9 @@ from limbeck.errors import ModelError
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.start_head import names_of_head
 from limbeck.recipe import chosen_models
+from limbeck.report.collect import collect
+from limbeck.report.page import build_page
+from limbeck.report.run import run_summary
 from limbeck.training import distil, student_maker
 from limbeck.training import run as run_module
 from tests.support.methods import tiny_run, write_queries, write_rows
@@ -127,12 +130,37 @@ def test_a_teacher_without_the_head_gives_no_start(recipe, tmp_path):
     assert not evaluation.development[0].start and NO_START in table
 
 
-def test_a_student_is_compared_with_the_checkpoint_that_it_starts_from(recipe, tmp_path):
+def test_a_student_is_compared_with_the_trained_model_that_it_starts_from(recipe, tmp_path):
     limbeck.distill(recipe | {"output": str(tmp_path / "first")})
-    student = {"shape": 2, "dropout": 0.0, "initialise": {"checkpoint": str(tmp_path / "first" / "student")}}
+    first = str(tmp_path / "first" / "student")
+    student = {"shape": 2, "dropout": 0.0, "initialise": {"checkpoint": first}}
+    evaluation, table, card = evaluation_of(recipe, tmp_path / "run", student=student)
+    start = evaluation.development[0].start
+    assert start == evaluation.development[0].student
+    assert evaluation.start.trained_model == first
+    for text in (table, card):
+        assert f"| ↳ trained start | – | {start['accuracy']:.3f} |" in text
+        assert "Trained start: the trained model that this run began with." in text
+        assert "untrained start" not in text.lower()
+    summary = f"Starts from the model '{first}', which is trained already."
+    assert f"{summary} The head is from the same model." in table
+    # A card that is published names the run, and no path of this machine.
+    assert "**Initialisation.** Starts from the model 'first', which is trained already." in card
+    assert str(tmp_path) not in card
+
+    [run] = collect([tmp_path / "run"])
+    [overview] = [section for section in build_page([run]).parts[0].sections if section.title == "Overview"]
+    assert dict(overview.blocks[0].pairs)["Initialisation"] == summary.rstrip(".")
+    assert f"; the trained start has {start['accuracy']:.3f}" in run_summary(run).result
+
+
+def test_a_model_that_was_saved_without_training_is_an_untrained_start(recipe, tmp_path):
+    limbeck.distill(recipe | {"output": str(tmp_path / "first"), "stages": []})
+    first = str(tmp_path / "first" / "student")
+    student = {"shape": 2, "dropout": 0.0, "initialise": {"checkpoint": first}}
     evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", student=student)
-    assert evaluation.development[0].start == evaluation.development[0].student
-    assert "Starts from a checkpoint. The head is from the same model." in table
+    assert evaluation.start.trained_model is None and evaluation.development[0].start
+    assert "↳ untrained start" in table and f"Starts from the model '{first}'. The head" in table
 
 
 def ranking_recipe(folder):

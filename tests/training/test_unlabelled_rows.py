@@ -88,7 +88,7 @@ def test_the_progress_names_the_scoring_of_held_out_rows_behind_the_speed(tmp_pa
     steps = [(share, step) for share, step in steps if "compare with:" not in step]
     assert steps[-3:] == [
         (0.5, "latency, 32 x 8 tokens"),
-        (0.5, "making the untrained start to compare with"),
+        (0.5, "making the start to compare with"),
         (steps[-1][0], "scoring held-out rows"),
     ]
 

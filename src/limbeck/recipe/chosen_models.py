@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from limbeck.core import records
+from limbeck.core.paths import run_of_student
 from limbeck.errors import LimbeckError, ModelError
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.families import Shape
@@ -179,7 +182,7 @@ def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[Studen
     They have the student's shape, and the starts that this shape has without training. So the comparison shows what
     the training has added to the start:
 
-    - A student that starts from a checkpoint is compared with this checkpoint.
+    - A student that starts from a checkpoint, or from a whole model, is compared with this model.
     - A student that starts from layers of a model is compared with these layers, and one that starts at random with
       layers of its teacher, if its shape allows. Where the training read as many tokens as a fit needs, the same
       layers follow, fitted to the teacher: a fit may raise one figure and lower another.
@@ -191,7 +194,7 @@ def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[Studen
         trained_tokens: Tokens that its training read; 0 where nothing was trained.
     """
     start = student.spec.initialise
-    if start.checkpoint is not None:
+    if _whole_model(student) is not None:
         return [student]
     if start.fit is not None:
         # The comparison shows what the training has changed, or what the fit has where nothing was trained.
@@ -212,6 +215,34 @@ def untrained_plans(student: StudentPlan, *, trained_tokens: int) -> list[Studen
     if fitted.spec.initialise.fit is None:
         return [copied]
     return [copied, fitted]
+
+
+def _whole_model(student: StudentPlan) -> str | None:
+    """The saved model that a student begins as; None for one that begins with a part of a model, or at random."""
+    start = student.spec.initialise
+    if start.checkpoint is not None:
+        return start.checkpoint
+    # Of another model than the teacher, a student of the same shape takes all layers and the embeddings.
+    all_layers = list(range(1, student.source.shape.layers + 1))
+    has_all_layers = student.shape == student.source.shape and student.source_layers == all_layers
+    if has_all_layers and start.embeddings in ("auto", "copied") and start.fit is None:
+        return start.from_
+    return None
+
+
+def trained_model_of(student: StudentPlan) -> str | None:
+    """Return the trained model that a student goes on from, a folder or a name on the Hub; None for another start."""
+    model = _whole_model(student)
+    if model is None:
+        return None
+    run_folder = run_of_student(Path(model).expanduser())
+    if run_folder is None:
+        return model
+    # A student of `--steps 0` was saved without training.
+    run = records.load(records.Run, run_folder)
+    start = run.student.initialisation
+    began_trained = isinstance(start, records.Initialisation) and start.trained_model is not None
+    return model if run.stages or began_trained else None
 
 
 def _needed_tokens(student: StudentPlan) -> int:

@@ -50,15 +50,16 @@ class Gain(NamedTuple):
         _, highest = self.interval
         return self.start > highest and not self.is_second
 
-    def sentence(self, cause: str) -> str:
+    def sentence(self, origin: UntrainedStart) -> str:
         """Say what became of the figure.
 
         Args:
-            cause: What lies between the start and the student: `training` or `fit`.
+            origin: The start, with what lies between it and the student: `training` or `fit`.
         """
+        cause = origin.gain_of
         student = rounded(self.student, _DIGITS)
         start = rounded(self.start, _DIGITS)
-        figure_of_start = f"the untrained start's {start}"
+        figure_of_start = f"the {origin.name}'s {start}"
         if self.is_clear and self.interval is None:
             return f"The {self.name} rose from {figure_of_start} to {student}, which may be chance."
         if self.is_clear:
@@ -96,12 +97,12 @@ def gain_sentences(evaluation: RunEvaluation) -> list[str]:
     unclear = [gain for gain in gains if not gain.is_clear]
     if not unclear:
         return []
-    cause = (evaluation.start or UntrainedStart()).gain_of
+    start = evaluation.start or UntrainedStart()
     clear = [gain for gain in gains if gain.is_clear]
-    sentences = [gain.sentence(cause) for gain in (*unclear, *clear)]
+    sentences = [gain.sentence(start) for gain in (*unclear, *clear)]
     has_loss = any(gain.is_clear_loss for gain in gains)
     if not clear and not has_loss:
-        sentences.insert(0, f"The {cause} changed little.")
+        sentences.insert(0, f"The {start.gain_of} changed little.")
     return sentences
 
 
@@ -170,7 +171,7 @@ def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) ->
     start_retrieval = start.retrieval or Retrieval()
     gain = gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
     # Where a student without training is as good as the teacher, a training can lose and has nothing to gain.
-    can_gain = not is_reached_untrained(evaluation.teacher.retrieval, start.retrieval)
+    can_gain = not is_reached_untrained(evaluation.teacher.retrieval, start.untrained_retrieval)
     if can_gain or (gain is not None and gain.is_clear_loss):
         yield gain
     agreement = evaluation.agreement or Agreement()

@@ -26,9 +26,10 @@ from limbeck.core.records import (
     Retrieval,
     RunEvaluation,
     TaskFigures,
+    UntrainedStart,
     text_of,
 )
-from limbeck.core.records.run_evaluation import RETRIEVAL
+from limbeck.core.records.run_evaluation import RETRIEVAL, TRAINED_START, UNTRAINED_START
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.chance import GUESSERS, guesser_of, with_article
 from limbeck.report.names import at_start, metric_name, metric_of_rows
@@ -52,8 +53,8 @@ AGREEMENT = "Agreement on rows the teacher may have been trained on"
 """Label of the figure of rows that were held out from a task's training files; the student has not seen them."""
 AGREEMENT_WITHOUT_LABELS = "Agreement with the teacher on held-out rows without labels"
 """Label of the same figure where the rows have no labels, so that the teacher was not trained on them for its task."""
-UNTRAINED_START = "untrained start"
-"""Label of the figures of the untrained start; see `limbeck.core.records.UntrainedStart`."""
+STARTS = (UNTRAINED_START, TRAINED_START)
+"""Labels of the figures of a start; see `limbeck.core.records.UntrainedStart`."""
 _SHARE_OF_EQUAL_ANSWERS = "accuracy"
 """The metric of an agreement that needs no name: how many rows both models give the same answer."""
 _PART_MARK = "  "
@@ -372,7 +373,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
         rows += _latency_rows(batch)
     rows += _agreement_rows(evaluation)
     for scores in evaluation.development:
-        rows += _development_rows(scores)
+        rows += _development_rows(scores, evaluation.start or UntrainedStart())
     rows += _task_rows(evaluation)
     rows += _retrieval_rows(evaluation)
     for vectors in evaluation.cut:
@@ -381,7 +382,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
 
 
 def _agreement_rows(evaluation: RunEvaluation) -> Iterator[Row]:
-    """Yield the agreement of the sentence vectors, followed by that of the untrained start."""
+    """Yield the agreement of the sentence vectors, followed by that of the start."""
     agreement = evaluation.agreement
     if agreement is None:
         return
@@ -394,7 +395,7 @@ def _agreement_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         caution=caution_of_agreement(agreement),
     )
     if evaluation.start is not None and evaluation.start.agreement is not None:
-        yield _start_row(evaluation.start.agreement.spearman)
+        yield _start_row(evaluation.start, evaluation.start.agreement.spearman)
 
 
 def agreement_name(agreement: Agreement) -> str:
@@ -408,14 +409,15 @@ def retrieval_name(retrieval: Retrieval | None) -> str:
     return "Retrieval" if is_of_earlier_version else "Passage retrieval"
 
 
-def _start_row(value: float | None, student: Row | None = None) -> Row:
-    """Return the row of the untrained start, below the student's figure, which has the caution of both.
+def _start_row(start: UntrainedStart, value: float | None, student: Row | None = None) -> Row:
+    """Return the row of the start, below the student's figure, which has the caution of both.
 
     Args:
-        value: The figure of the untrained start.
+        start: The start, which is untrained or trained.
+        value: Its figure.
         student: The student's row, where it may have a share of the teacher's score.
     """
-    return _row_beside(UNTRAINED_START, value, student)
+    return _row_beside(start.name, value, student)
 
 
 def _row_beside(label: str, value: float | None, student: Row | None) -> Row:
@@ -474,8 +476,8 @@ def _latency_rows(batch: BatchLatency) -> Iterator[Row]:
     )
 
 
-def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
-    """Yield a row for each metric on the development rows of a task, then the untrained start's and a guesser's."""
+def _development_rows(scores: DevelopmentFigures, start: UntrainedStart) -> Iterator[Row]:
+    """Yield a row for each metric on the development rows of a task, then the start's and a guesser's."""
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
@@ -493,7 +495,7 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
         student_row = Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
         yield student_row
         if metric in scores.start:
-            yield _start_row(scores.start[metric], student_row)
+            yield _start_row(start, scores.start[metric], student_row)
         guesser = guesser_of(metric, scores.kind)
         chance = chance_of(scores, metric)
         if guesser is not None and chance > 0:
@@ -506,12 +508,13 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     The teacher may have seen these rows, which makes its scores too high: so there is no share of the teacher's score.
     """
     task = evaluation.task
+    start = evaluation.start or UntrainedStart()
     if task is None or task.metric is None:
         return
     unit: Unit = "meaningless" if task.only_answer else "alone"
     if task.labelled is False:
         yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
-        yield _start_row(task.start_agreement)
+        yield _start_row(start, task.start_agreement)
         return
     main_scores = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
     scores_by_metric = [main_scores, *task.further]
@@ -520,17 +523,17 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
             yield Row(label, teacher=None, student=scores.student, unit=unit)
-            yield _start_row(task.start.get(scores.metric))
+            yield _start_row(start, task.start.get(scores.metric))
             yield from _guesser_row(task, scores.metric)
         return
     # With one, the scores by the rows' labels are parts of the row of the agreement.
     yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
-    yield _start_row(task.start_agreement)
+    yield _start_row(start, task.start_agreement)
     for scores in scores_by_metric:
         label = f"{metric_name(scores.metric)} with their labels"
         yield Row(label, teacher=scores.teacher, student=scores.student, unit=unit, is_part=True)
         # The row may stand below other parts, so that it names its metric.
-        label_of_start = f"{metric_name(scores.metric)} of the {UNTRAINED_START}"
+        label_of_start = f"{metric_name(scores.metric)} of the {start.name}"
         yield Row(label_of_start, teacher=None, student=task.start.get(scores.metric), unit="alone", is_part=True)
         yield from _guesser_row(task, scores.metric)
 
@@ -566,13 +569,13 @@ def agreement_label(task: TaskFigures) -> str:
 def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     """Yield the figures of retrieval.
 
-    Each is followed by that of the student's queries in the teacher's documents, and that of the untrained start.
+    Each is followed by that of the student's queries in the teacher's documents, and that of the start.
     """
     teacher = evaluation.teacher.retrieval
     student = evaluation.student.retrieval
-    start = None if evaluation.start is None else evaluation.start.retrieval
+    start = evaluation.start or UntrainedStart()
     for metric in RETRIEVAL:
-        caution = caution_of_retrieval(teacher, start, metric)
+        caution = caution_of_retrieval(teacher, start.untrained_retrieval, metric)
         student_row = Row(
             f"{retrieval_name(student)} {metric_name(metric)}",
             teacher=_figure(teacher, metric),
@@ -583,9 +586,9 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         )
         yield student_row
         yield from _asymmetric_row(teacher, evaluation.asymmetric, metric, caution)
-        start_value = _figure(start, metric)
+        start_value = _figure(start.retrieval, metric)
         if start_value is not None:
-            yield _start_row(start_value, student_row)
+            yield _start_row(start, start_value, student_row)
 
 
 def _unit_of_retrieval(caution: str) -> Unit:
@@ -608,7 +611,7 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
     # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
-    # The untrained start's vectors were not cut.
+    # The start's vectors were not cut.
     caution = caution_of_retrieval(cut.teacher, None, metric)
     if student is not None:
         yield Row(

@@ -100,7 +100,7 @@ def _reached_untrained_lines(teacher: Retrieval, start: UntrainedStart | None) -
         teacher: The teacher's figures.
         start: The untrained start.
     """
-    retrieval_of_start = None if start is None else start.retrieval
+    retrieval_of_start = None if start is None else start.untrained_retrieval
     if retrieval_of_start is None or not is_reached_untrained(teacher, retrieval_of_start):
         return
     lowest, highest = ends_of(teacher.interval) or (0.0, 0.0)
@@ -248,24 +248,26 @@ def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield the notes on the untrained start, whose figures stand below the student's."""
+    """Yield the notes on the start, whose figures stand below the student's."""
     start = evaluation.start
     if start is None:
         return
     if start.unavailable is not None:
-        yield f"No untrained start: {_after_colon(start.unavailable)}"
+        yield f"No {start.name}: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None or _has_scored_start(evaluation):
         yield _start_note(start, has_head=_has_scored_start(evaluation))
 
 
 def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
-    """Return the note that says what the untrained start is.
+    """Return the note that says what the untrained start is, or the trained one.
 
     Args:
         start: The start.
         has_head: Whether it was scored by the head of a task.
     """
     gain = f"The difference is the gain from the {start.gain_of}. {start.summary}"
+    if start.trained_model is not None:
+        return f"Trained start: the trained model that this run began with. {gain}"
     if start.fitted_tokens is None:
         return f"Untrained start: a student of the same shape before the {start.gain_of}. {gain}"
     note = (
@@ -290,7 +292,9 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
         return
     advice = "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it"
     # An untrained start that was scored by the head of a task has layers of the teacher already.
-    if not _has_scored_start(evaluation):
+    if start.trained_model is not None:
+        advice = "Train on more text or with a lower learning rate, or keep the trained start"
+    elif not _has_scored_start(evaluation):
         advice = (
             "Train more steps or on more text, or start from the teacher's layers, for example by giving the student's "
             "shape as a number of layers"

@@ -129,12 +129,12 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     teacher = evaluation.teacher.retrieval
     agreement = _reliable_agreement(evaluation.agreement)
     start = evaluation.start
-    untrained = None if start is None else start.retrieval
+    untrained = None if start is None else start.untrained_retrieval
     if start is not None:
         start_figures = {
             # It is over the same pairs as the student's agreement.
             "agreement": None if agreement is None else start.agreement,
-            "retrieval": _reliable_retrieval(untrained, teacher, untrained),
+            "retrieval": _reliable_retrieval(start.retrieval, teacher, untrained),
         }
         start = start.model_copy(update=start_figures)
     retrieval_of_teacher = _reliable_retrieval(teacher, teacher, untrained)

@@ -20,7 +20,6 @@ from limbeck.core.blocks import (
     counted,
     duration,
     number,
-    rounded,
 )
 from limbeck.core.paths import short_model_name
 from limbeck.evaluation.tasks.registry import TASKS
@@ -53,8 +52,8 @@ def run_summary(run: RunFolder) -> Summary:
         result = str(quality)
         if quality.share is not None:
             result += f" ({100 * quality.share:.1f} % of the teacher's)"
-        if quality.start is not None:
-            result += f"; an untrained start has {rounded(quality.start, 3)}"
+        if quality.start_words:
+            result += f"; {quality.start_words}"
         if quality.start_share is not None:
             result += f" ({100 * quality.start_share:.1f} %)"
         if quality.caution:

@@ -11,6 +11,7 @@ from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval, rounded
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.paths import short_model_name
+from limbeck.core.records.run_evaluation import UNTRAINED_START
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.gains import gain_sentences
 from limbeck.report.names import metric_of_rows
@@ -46,7 +47,8 @@ class Quality:
         has_share: Whether the figure is fit to be given as a share of the teacher's.
         caution: Why the figure says little; empty where nothing speaks against it.
         interval: 95 % interval of the student's value, if it is known.
-        start: The value of the untrained start, if it is known.
+        start: The value of the start, if it is known.
+        start_name: Its name: `untrained start` or `trained start`.
         gain_of: What lies between the start and the student: `training` or `fit`.
         over: The sample of the interval in words, such as "872 rows".
         guesser: What stands beside the value: the name of a guesser and its score; empty where there is none.
@@ -59,6 +61,7 @@ class Quality:
     interval: Interval | None = None
     over: str = ""
     start: float | None = None
+    start_name: str = UNTRAINED_START
     gain_of: str = "training"
     has_share: bool = True
     guesser: str = ""
@@ -74,8 +77,22 @@ class Quality:
 
     @property
     def start_share(self) -> float | None:
-        """The value of the untrained start as a share of the teacher's; None where the student has no share."""
+        """The value of the start as a share of the teacher's; None where the student has no share."""
         return None if self.share is None else share_of_teacher(self.start, self.teacher)
+
+    @property
+    def start_words(self) -> str:
+        """The value of the start, as a clause; empty where it is not known."""
+        if self.start is None:
+            return ""
+        # A run begins with one trained model, and an untrained start is made to compare with.
+        article = "an" if self.start_name == UNTRAINED_START else "the"
+        return f"{article} {self.start_name} has {rounded(self.start, 3)}"
+
+    @property
+    def before_words(self) -> str:
+        """A phrase for the share of the start, behind the share of the student."""
+        return f"without the {self.gain_of}" if self.start_name == UNTRAINED_START else f"before this {self.gain_of}"
 
     @property
     def share_interval(self) -> Interval | None:
@@ -97,20 +114,20 @@ def quality_of(run: RunFolder) -> Quality | None:
     reliable is passed over; see `limbeck.report.reliable`.
     """
     evaluation = run.record.evaluation or records.RunEvaluation()
+    start = evaluation.start or records.UntrainedStart()
     for scores in evaluation.development:
         value = scores.student.get(scores.metric)
         if value is not None:
-            return _development_quality(scores, value)
+            return _development_quality(scores, value, start)
 
     task = evaluation.task
     if task is not None and task.metric and task.agreement is not None:
-        return _task_quality(task, task.agreement)
+        return _task_quality(task, task.agreement, start)
 
-    start = evaluation.start or records.UntrainedStart()
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.mrr_at_10 is not None:
         teacher = evaluation.teacher.retrieval or records.Retrieval()
-        if is_reliable_retrieval(teacher, start.retrieval, "mrr_at_10"):
+        if is_reliable_retrieval(teacher, start.untrained_retrieval, "mrr_at_10"):
             return _retrieval_quality(retrieval, retrieval.mrr_at_10, teacher, start)
     agreement = evaluation.agreement
     if agreement is not None and agreement.spearman is not None and is_reliable_agreement(agreement):
@@ -126,7 +143,7 @@ def reason_without_quality(run: RunFolder) -> str:
     cautions = []
     if evaluation.student.retrieval is not None:
         start = evaluation.start or records.UntrainedStart()
-        cautions.append(caution_of_retrieval(evaluation.teacher.retrieval, start.retrieval, "mrr_at_10"))
+        cautions.append(caution_of_retrieval(evaluation.teacher.retrieval, start.untrained_retrieval, "mrr_at_10"))
     if evaluation.agreement is not None:
         cautions.append(caution_of_agreement(evaluation.agreement))
     reasons = [caution for caution in cautions if caution]
@@ -144,7 +161,7 @@ def _retrieval_quality(
         retrieval: The student's retrieval.
         value: Its MRR@10.
         teacher: The teacher's retrieval.
-        start: The untrained start.
+        start: The start.
     """
     is_of_earlier_version = retrieval.measure is None
     label = "held-out retrieval MRR@10" if is_of_earlier_version else "held-out passage retrieval MRR@10"
@@ -156,6 +173,7 @@ def _retrieval_quality(
         interval=ends_of(retrieval.interval),
         over=counted(retrieval.pool or 0, query),
         start=None if start.retrieval is None else start.retrieval.mrr_at_10,
+        start_name=start.name,
         gain_of=start.gain_of,
     )
 
@@ -166,7 +184,7 @@ def _agreement_quality(agreement: records.Agreement, value: float, start: record
     Args:
         agreement: The agreement.
         value: Spearman's correlation.
-        start: The untrained start.
+        start: The start.
     """
     label = "agreement with the teacher (Spearman)"
     if agreement.measure is not None:
@@ -179,16 +197,18 @@ def _agreement_quality(agreement: records.Agreement, value: float, start: record
         interval=ends_of(agreement.interval),
         over=counted(agreement.documents or 0, "document"),
         start=None if start.agreement is None else start.agreement.spearman,
+        start_name=start.name,
         gain_of=start.gain_of,
     )
 
 
-def _development_quality(scores: records.DevelopmentFigures, value: float) -> Quality:
+def _development_quality(scores: records.DevelopmentFigures, value: float, start: records.UntrainedStart) -> Quality:
     """Return the student's score on development rows by the main metric of their task.
 
     Args:
         scores: The scores of both models.
         value: The student's score by the main metric, which the caller has found in `scores`.
+        start: The start.
     """
     label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
@@ -200,6 +220,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
         teacher=scores.teacher.get(scores.metric),
         interval=ends_of(scores.intervals.get(scores.metric)),
         start=scores.start.get(scores.metric),
+        start_name=start.name,
         over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
         guesser=_guesser_beside(scores),
@@ -215,12 +236,13 @@ def _guesser_beside(scores: records.DevelopmentFigures) -> str:
     return f"{with_article(guesser)} has {rounded(chance, 3)}"
 
 
-def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
+def _task_quality(task: records.TaskFigures, agreement: float, start: records.UntrainedStart) -> Quality:
     """Return the student's agreement with the teacher on rows held out from the training files.
 
     Args:
         task: The figures on these rows.
         agreement: The student's score with the teacher's answers as labels.
+        start: The start.
     """
     # The label of a table begins with a capital letter, and that of a figure with a small one.
     table_label = agreement_label(task)
@@ -230,7 +252,14 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
     ends = interval_of_share(agreement, agreement_metric(task), task.task, task.rows)
     over = counted_rows(task.rows or 0, task.queries)
     return Quality(
-        label, agreement, teacher=1.0, is_agreement=True, interval=ends, over=over, start=task.start_agreement
+        label,
+        agreement,
+        teacher=1.0,
+        is_agreement=True,
+        interval=ends,
+        over=over,
+        start=task.start_agreement,
+        start_name=start.name,
     )
 
 
@@ -243,9 +272,9 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None and quality.share is not None and quality.teacher is not None:
         label = "of the teacher's quality"
         if quality.start_share is not None:
-            label += f", {100 * quality.start_share:.1f} % without the {quality.gain_of}"
+            label += f", {100 * quality.start_share:.1f} % {quality.before_words}"
         elif quality.start is not None and quality.start > quality.teacher:
-            label += f", and more than all of it without the {quality.gain_of}"
+            label += f", and more than all of it {quality.before_words}"
         detail = f"the teacher has {rounded(quality.teacher, 3)}"
         if quality.share_interval is not None:
             low, high = quality.share_interval
@@ -294,15 +323,15 @@ def _times_smaller(teacher: float | None, student: float | None) -> str:
 
 
 def _quality_highlight(quality: Quality) -> Highlight:
-    """Return the figure of a run with its interval, beside that of an untrained start."""
+    """Return the figure of a run with its interval, beside that of its start."""
     if quality.caution:
         # A figure that says nothing is not set large.
         return Highlight(NOTHING, quality.label, f"{rounded(quality.student, 3)} is {quality.caution}")
     details = []
     if quality.interval is not None:
         details.append(f"95 %: {interval(quality.interval, digits=3)}, over {quality.over}")
-    if quality.start is not None:
-        details.append(f"an untrained start has {rounded(quality.start, 3)}")
+    if quality.start_words:
+        details.append(quality.start_words)
     if quality.guesser:
         details.append(quality.guesser)
     return Highlight(rounded(quality.student, 3), quality.label, "; ".join(details))
@@ -318,6 +347,9 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         return
     methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))
     training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
+    start = run.record.student.initialisation
+    if not methods and isinstance(start, records.Initialisation) and start.trained_model is not None:
+        training_phrase = "as it began, without further training"
     yield f"A {size} student of {teacher}, {training_phrase}."
 
     evaluation = run.record.evaluation or records.RunEvaluation()

@@ -10,7 +10,7 @@ from limbeck.core.records import RunEvaluation
 from limbeck.report.chance import GUESSERS
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
-from limbeck.report.quality import UNTRAINED_START, format_count, labelled_rows
+from limbeck.report.quality import STARTS, format_count, labelled_rows
 from limbeck.report.reliable import caution_of_speedup, reliable_speedup
 from limbeck.report.run_quality import quality_of, reason_without_quality
 from limbeck.report.subjects import RunFolder
@@ -149,7 +149,7 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
 def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
     """Return the main figures of the student's quality.
 
-    Each has its interval, its share of the teacher's, and the figure of the untrained start or of a guesser.
+    Each has its interval, its share of the teacher's, and the figure of the start or of a guesser.
     """
     facts: dict[str, AnyCell] = {}
     main_label = ""
@@ -160,7 +160,7 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
         if not row.is_part:
             main_label = label
             facts[label] = Cell(cells.student, detail=cells.change)
-        elif row.label in (UNTRAINED_START, *GUESSERS):
+        elif row.label in (*STARTS, *GUESSERS):
             # Without it, a figure that the student had before its training, or that takes no reading of the rows, would
             # look like a result of the training.
             main_cell = facts[main_label]

@@ -52,6 +52,8 @@ RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
 _READERS = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
 """Texts that read rows of embeddings which training may not have read, by the kind of these rows."""
+_QUOTED = re.compile("'([^']+)'")
+"""A quoted name or path in a sentence."""
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 """A source of text on the Hub, such as `hub:owner/data_set:train`; the group is the name of the data set."""
 
@@ -92,6 +94,11 @@ def model_card(
     export_record = None if export is None else Export.read(export)
     card = StudentCard(Run.read(record), folder, scores, export_record)
     return card_text(card.data, "student_card.md.j2", card=card)
+
+
+def without_paths(sentence: str) -> str:
+    """Return a sentence whose quoted paths are shortened to their last part."""
+    return _QUOTED.sub(lambda quoted: f"'{name_in_card(quoted[1])}'", sentence)
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,16 @@ class StudentCard:
         """The table of teacher and student in Markdown; empty where nothing was measured."""
         if not comparison_rows(self.shown):
             return ""
-        return comparison_markdown(self.evaluation, reliable_only=True)
+        evaluation = self.evaluation
+        if evaluation.start is not None:
+            start = evaluation.start.model_copy(update={"summary": without_paths(evaluation.start.summary)})
+            evaluation = evaluation.model_copy(update={"start": start})
+        return comparison_markdown(evaluation, reliable_only=True)
+
+    @property
+    def start(self) -> str:
+        """How the student started, in a sentence; empty where that is not known."""
+        return without_paths(self.run.student.start)
 
     @property
     def has_agreement(self) -> bool:
@@ -241,7 +257,7 @@ class StudentCard:
 
     @property
     def missing_gain(self) -> str:
-        """Which figures are not clearly above those of the untrained start; empty where all are.
+        """Which figures are not clearly above those of the start; empty where all are.
 
         Figures that the card leaves out count too: without them, a student would look better than it is.
         """

@@ -71,7 +71,7 @@ def _published_of_retrieval(evaluation: records.RunEvaluation) -> set[str]:
     is_gained_by_metric = {}
     for metric in ("mrr_at_10", "recall_at_1", "ndcg_at_10"):
         value = getattr(retrieval, metric)
-        if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, start.retrieval, metric):
+        if value is not None and is_reliable_retrieval(evaluation.teacher.retrieval, start.untrained_retrieval, metric):
             is_gained = _is_gained(value, getattr(start_retrieval, metric), interval_of_retrieval(retrieval, metric))
             is_gained_by_metric[metric] = is_gained
     return _published(is_gained_by_metric, "mrr_at_10")

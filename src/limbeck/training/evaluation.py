@@ -218,8 +218,8 @@ def _untrained_start(
 
 
 def _report_start(report: Report) -> Tick:
-    """Report that the untrained start is made, and return a function that reports how far its fit is."""
-    what = "making the untrained start to compare with"
+    """Report that the start is made, and return a function that reports how far its fit is."""
+    what = "making the start to compare with"
     report(0.0, what)
     pace = Pace()
 
@@ -261,7 +261,7 @@ def _untrained_with_head(run: Run, report: Report) -> tuple[Sequence[PreTrainedM
         return (), UntrainedStart(unavailable=str(error))
     # All of them have the same head.
     if not set(names_of_head(students.models[0])) <= set(students.copied_head):
-        return (), UntrainedStart(unavailable=NO_HEAD_TO_START_WITH)
+        return (), UntrainedStart(unavailable=NO_HEAD_TO_START_WITH, trained_model=students.record.trained_model)
     students.record.summary += " The head is from the same model."
     return [model.eval() for model in students.models], students.record
 

@@ -22,6 +22,7 @@ from limbeck.models.start_pooler import add_pooler
 from limbeck.models.start_step import StartSettings
 from limbeck.models.token_pieces import pieces_of_tokens
 from limbeck.models.vocabulary_rows import cut_config
+from limbeck.recipe.chosen_models import trained_model_of
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.shared_reading import describe_shared_reading
 from limbeck.recipe.stage_plan import StagePlan
@@ -93,7 +94,10 @@ def make_student(
     start = plan.spec.initialise
     if start.checkpoint is not None:
         names = load_checkpoint(student, start.checkpoint)
-        facts: dict[str, Any] = {"checkpoint": start.checkpoint}
+        facts: dict[str, Any] = {
+            "summary": f"Starts from the model '{start.checkpoint}'.",
+            "checkpoint": start.checkpoint,
+        }
         if head is not None:
             facts["head"] = {"kind": head, "copied": [name for name in names_of_head(student) if name in names]}
         return student, Initialisation.read(facts)
@@ -183,6 +187,11 @@ class StudentMaker:
             tokenizers=self.tokenizers,
             tick=self.tick,
         )
+        initialisation.trained_model = trained_model_of(self.plan)
+        if initialisation.trained_model is not None:
+            initialisation.summary = (
+                f"Starts from the model '{initialisation.trained_model}', which is trained already."
+            )
         # Where a teacher reads the cut vocabulary of its student, the summary says so, a sentence for each fact.
         if any(stage.whole_tokenizer is not None for stage in self.stages):
             for clause in describe_shared_reading(self.stages):

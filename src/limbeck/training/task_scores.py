@@ -168,7 +168,7 @@ def _score_on_task(
     for start in starts:
         set_padding(start, tokenizer)
         outputs_of_start = _outputs_by_split(
-            "the untrained start",
+            "the start",
             start.to(choose_device("auto")),
             prepared,
             tokenizer,

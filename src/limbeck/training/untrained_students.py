@@ -1,4 +1,4 @@
-"""The students without training that a run's student is compared with."""
+"""The students, as they are before the training, that a run's student is compared with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,10 @@ from transformers import PreTrainedModel
 from limbeck.core.records import StartedHead, UntrainedStart
 from limbeck.training.student_maker import StudentMaker
 
-_CHECKPOINT_SUMMARY = "Starts from a checkpoint."
-
 
 @dataclass(frozen=True)
 class UntrainedStudents:
-    """Students of a run's shape without training; each figure of the untrained start is that of the better one.
+    """Students of a run's shape without its training; each figure of the untrained start is that of the better one.
 
     Attributes:
         models: One student; or two, with the layers as they are copied and with the same layers fitted.
@@ -34,7 +32,7 @@ def make_untrained(makers: Sequence[StudentMaker]) -> UntrainedStudents:
     """
     model, initialisation = makers[0].make()
     head = initialisation.head or StartedHead()
-    record = UntrainedStart(summary=initialisation.summary or _CHECKPOINT_SUMMARY)
+    record = UntrainedStart(summary=initialisation.summary, trained_model=initialisation.trained_model)
     students = UntrainedStudents([model], record, head.copied)
     for maker in makers[1:]:
         if maker.read_batches is None:

@@ -151,6 +151,7 @@ class Initialisation(Record):
         projected: Tensors that were made from the teacher's by a projection or a fit, by the same names.
         fit: The fit of the layers on text, if there was one.
         head: What its head took over; None without a head.
+        trained_model: The trained model that it goes on from, a folder or a name on the Hub; None for another start.
     """
 
     summary: str = ""
@@ -161,6 +162,7 @@ class Initialisation(Record):
     projected: list[str] = Field(default_factory=list)
     fit: FittedStart | None = None
     head: StartedHead | None = None
+    trained_model: str | None = None
 
     def took(self, name: str) -> bool:
         """Return whether a tensor started with the teacher's values, by its name in the student."""

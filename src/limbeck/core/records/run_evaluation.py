@@ -159,6 +159,12 @@ class Agreement(Record):
     sentences: Number | None = None
 
 
+UNTRAINED_START = "untrained start"
+"""Name of the start of a student that was not trained before."""
+TRAINED_START = "trained start"
+"""Name of the start of a student that goes on from a trained model."""
+
+
 class UntrainedStart(Record):
     """The figures that the student's shape has without training, on the texts of the student's figures.
 
@@ -166,10 +172,13 @@ class UntrainedStart(Record):
     copied, and the other has the same layers fitted to the teacher. Scores on labelled rows stand beside the student's,
     in `DevelopmentFigures` and `TaskFigures`.
 
+    A student may also go on from a whole model that is trained already. That model is then the start.
+
     Attributes:
         summary: Where the weights are from, in a sentence.
         fitted_tokens: Tokens that the fit of the second student read; None where there is one student.
         gain_of: What lies between the start and the student: `training`, or `fit` where nothing was trained.
+        trained_model: The trained model that the start is, a folder or a name on the Hub; None for an untrained start.
         agreement: Its agreement with the teacher.
         retrieval: Its retrieval.
         unavailable: Why there are no figures.
@@ -178,9 +187,20 @@ class UntrainedStart(Record):
     summary: str = ""
     fitted_tokens: Number | None = None
     gain_of: str = "training"
+    trained_model: str | None = None
     agreement: Agreement | None = None
     retrieval: Retrieval | None = None
     unavailable: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and sentences."""
+        return UNTRAINED_START if self.trained_model is None else TRAINED_START
+
+    @property
+    def untrained_retrieval(self) -> Retrieval | None:
+        """The retrieval of a student without training; None for a trained start, of which nobody learns that figure."""
+        return self.retrieval if self.trained_model is None else None
 
 
 class CutVectors(Record):
