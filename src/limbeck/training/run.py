@@ -32,7 +32,7 @@ from limbeck.methods.teaching import Teaching
 from limbeck.models.heads import Head
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import pads_against_positions
-from limbeck.recipe.chosen_models import missing_fit, untrained_plans
+from limbeck.recipe.chosen_models import missing_fit, trained_model_of, untrained_plans
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
@@ -342,6 +342,8 @@ class Run:
         if head is not None and not makers[0].may_copy_head():
             raise ModelError(NO_HEAD_TO_START_WITH)
         students = make_untrained(makers)
+        # The start of a student that began at random is made of a model too, but the student did not go on from it.
+        students.record.trained_model = trained_model_of(self.plan.student_plan)
         reason = missing_fit(plans[-1], trained_tokens=tokens)
         if reason:
             students.record.summary += f" {reason}"

@@ -32,7 +32,7 @@ def make_untrained(makers: Sequence[StudentMaker]) -> UntrainedStudents:
     """
     model, initialisation = makers[0].make()
     head = initialisation.head or StartedHead()
-    record = UntrainedStart(summary=initialisation.summary, trained_model=initialisation.trained_model)
+    record = UntrainedStart(summary=initialisation.summary)
     students = UntrainedStudents([model], record, head.copied)
     for maker in makers[1:]:
         if maker.read_batches is None:
