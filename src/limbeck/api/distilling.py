@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,11 @@ from limbeck.api.training_objects import callbacks_of, note_of_callbacks
 from limbeck.core import records
 from limbeck.core.blocks import Block
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
-from limbeck.recipe.asked import check_chosen_by
+from limbeck.recipe.asked import check_chosen_by, continues_by_own_recipe
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.schema import Recipe
-from limbeck.training.output_folder import check_free, check_output
+from limbeck.training.output_folder import check_free, check_output, is_occupied
+from limbeck.training.resumed_options import check_resumed_options
 
 if TYPE_CHECKING:
     from limbeck.recipe.plan import RunPlan
@@ -166,8 +166,18 @@ def _recipe_of(request: DistilRequest) -> Recipe | dict[str, Any]:
     # A recipe is chosen by the options. A run that is resumed may bring its own, which `named_recipe` finds.
     if request.recipe is None and not request.resume:
         check_chosen_by(options, "output")
-    # Objects are saved in the run's folder, which must not be that of another run.
-    check_folder = partial(check_free, resume=request.resume, overwrite=request.overwrite)
+
+    def check_folder(output: str | Path) -> None:
+        """Refuse the folder of another run, in which objects would be saved, and options that its run cannot take."""
+        folder = check_free(output, resume=request.resume, overwrite=request.overwrite)
+        if request.resume and is_occupied(folder):
+            check_resumed_options(
+                folder,
+                options,
+                overrides=request.overrides,
+                by_own_recipe=request.recipe is None and continues_by_own_recipe(options),
+            )
+
     return named_recipe(
         request.recipe,
         options,

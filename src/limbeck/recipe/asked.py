@@ -22,8 +22,6 @@ _AMOUNTS_OF_TRAINING = ("max_steps", "num_train_epochs", "max_minutes")
 """Arguments that say how long a stage trains."""
 _MOST_MINUTES = 1_000_000
 """Most minutes of all stages together."""
-_OVER_A_CONTINUED_RUN = {"output", "steps", "minutes", "training", "evaluation"}
-"""Options that may change a run that is continued by the recipe in its folder."""
 
 
 class _PlaceOfOption(NamedTuple):
@@ -54,8 +52,8 @@ _TRAINING_ARGUMENTS = {
 def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any] | None:
     """Read the recipe that a call gives, as a document; None where the call gives no recipe.
 
-    A call that continues a run (`resume`) may give only the run's folder, as `output`, and what a continued run may
-    change. The recipe is then the one that is saved in that folder.
+    A call that continues a run (`resume`) may give only the run's folder, as `output`, and some options. The recipe is
+    then the one that is saved in that folder.
 
     Args:
         recipe: The path of a YAML file, a mapping, a `Recipe`, or None.
@@ -69,8 +67,7 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
     from limbeck.recipe.schema import Recipe
 
     if recipe is None:
-        continues_run = set(options) <= _OVER_A_CONTINUED_RUN
-        if resume and continues_run:
+        if resume and continues_by_own_recipe(options):
             return _saved_document(options.get("output"))
         return None
     if isinstance(recipe, Recipe):
@@ -95,6 +92,19 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
             f"'{path}' is read as the recipe but is a text, because --corpus takes only one file. Quote the "
             f"pattern, as in --corpus '{path.parent}/*{path.suffix}', or repeat --corpus before each file."
         ) from None
+
+
+def continues_by_own_recipe(options: Mapping[str, Any]) -> bool:
+    """Whether a call without a recipe, which continues a run, means the recipe in the run's folder.
+
+    With all options that a choice needs, the call may begin the run too, so a recipe is chosen. With some of them it
+    can only continue a run that is there.
+    """
+    if not any(name in options for name in CHOSEN_BY):
+        return True
+    output = options.get("output")
+    has_run = isinstance(output, str | Path) and (Path(output).expanduser() / RECIPE).is_file()
+    return has_run and bool(_missing_for_choice(options))
 
 
 def _saved_document(output: str | Path | None) -> dict[str, Any]:
@@ -124,17 +134,22 @@ def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
     Raises:
         RecipeError: naming those that are missing.
     """
-    needed = [*CHOSEN_BY, *more]
-    # A teacher that is no name may be a file or table of texts and targets, whose texts are the corpus.
-    teacher = options.get("teacher", "")
-    if not isinstance(teacher, str | Path):
-        needed.remove("corpus")
-    missing = [f"--{name}" for name in needed if name not in options]
+    missing = _missing_for_choice(options, *more)
     if missing:
         raise RecipeError(
             f"Without a recipe, these options are needed too: {', '.join(missing)}; "
             "or give a recipe, see `limbeck recipe --example`."
         )
+
+
+def _missing_for_choice(options: Mapping[str, Any], *more: str) -> list[str]:
+    """The options that a choice of a recipe needs, and further needed ones, which are not given: such as `--corpus`."""
+    needed = [*CHOSEN_BY, *more]
+    # A teacher that is no name may be a file or table of texts and targets, whose texts are the corpus.
+    teacher = options.get("teacher", "")
+    if not isinstance(teacher, str | Path):
+        needed.remove("corpus")
+    return [f"--{name}" for name in needed if name not in options]
 
 
 def merge_options(

@@ -32,15 +32,12 @@ def steps_changes(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Map
     # Where the recipes differ in the number of stages, the comparison of the recipes refuses them.
     pairs = zip(saved_recipe.get("stages") or [], new_recipe.get("stages") or [], strict=False)
     for number, (saved_stage, new_stage) in enumerate(pairs, start=1):
-        old_steps = _steps_of(saved_stage)
-        new_steps = _steps_of(new_stage)
+        old_steps = steps_of(saved_stage)
+        new_steps = steps_of(new_stage)
         if old_steps is None or new_steps is None:
             continue  # The stage counts epochs.
-        title = _title_of(saved_stage)
-        is_finished = (folder / paths.STAGES / f"{number}-{title}" / paths.STAGE_RECORD).is_file()
-        # A schedule of lengths has shares of the steps: with other steps the rows that were read would be others.
-        has_lengths = bool((saved_stage.get("text") or {}).get("lengths"))
-        if old_steps == new_steps or is_finished or has_lengths:
+        title = title_of(saved_stage)
+        if old_steps == new_steps or not can_change_steps(folder, number, saved_stage):
             continue
         reached = _step_reached(folder, number)
         if new_steps < reached:
@@ -53,6 +50,21 @@ def steps_changes(folder: Path, saved_recipe: Mapping[str, Any], new_recipe: Map
     return changes
 
 
+def can_change_steps(folder: Path, number: int, stage: Mapping[str, Any]) -> bool:
+    """Whether a stage that a run began with may go on with another number of steps.
+
+    Args:
+        folder: The run's folder.
+        number: The number of the stage, from 1.
+        stage: The document of the stage.
+    """
+    is_finished = (folder / paths.STAGES / f"{number}-{title_of(stage)}" / paths.STAGE_RECORD).is_file()
+    # A schedule of lengths has shares of the steps: with other steps the rows that were read would be others.
+    has_lengths = bool((stage.get("text") or {}).get("lengths"))
+    # A stage that does not count steps counts epochs.
+    return steps_of(stage) is not None and not is_finished and not has_lengths
+
+
 def with_changed_steps(recipe: Mapping[str, Any], changes: Sequence[StepsChange]) -> dict[str, Any]:
     """Return the document of a recipe with the new numbers of steps.
 
@@ -63,21 +75,21 @@ def with_changed_steps(recipe: Mapping[str, Any], changes: Sequence[StepsChange]
     steps_by_stage = {change.stage: change.after for change in changes}
     stages: list[dict[str, Any]] = []
     for stage in recipe.get("stages") or []:
-        steps = steps_by_stage.get(_title_of(stage))
+        steps = steps_by_stage.get(title_of(stage))
         if steps is not None:
             stage = {**stage, "training": {**stage["training"], "max_steps": steps}}
         stages.append(stage)
     return {**recipe, "stages": stages}
 
 
-def _steps_of(stage: Mapping[str, Any]) -> int | None:
+def steps_of(stage: Mapping[str, Any]) -> int | None:
     """Return the `max_steps` of a stage's document; None where it counts epochs."""
     steps = (stage.get("training") or {}).get("max_steps")
     is_number = isinstance(steps, int) and steps > 0
     return steps if is_number else None
 
 
-def _title_of(stage: Mapping[str, Any]) -> str:
+def title_of(stage: Mapping[str, Any]) -> str:
     """Return the name of a stage in logs and folders, by its document."""
     return str(stage.get("name") or stage["method"]["name"])
 

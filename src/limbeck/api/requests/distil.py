@@ -90,7 +90,7 @@ class DistilRequest(ValidateRequest):
     resume: bool = option(
         "Continue the run in the output folder.",
         default=False,
-        python="Continue the run in the output folder, by its own recipe if nothing else is given; a finished one is "
+        python="Continue the run in the output folder, by its own recipe if no other is given; a finished one is "
         "returned as it is.",
     )
     overwrite: bool = option("Replace the run in the output folder.", default=False)
