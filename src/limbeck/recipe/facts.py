@@ -7,7 +7,7 @@ layers. The *parts* of a recipe are its teacher, student, corpus, evaluation and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,8 +124,10 @@ def _check_parts(recipe: _Parts) -> None:
     # A stage may have a corpus of its own. A run without stages compares its student with the teacher on the corpus.
     corpus_is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
     if recipe.corpus is not None and corpus_is_read:
+        # The columns of a file of targets are keys of the teacher, whose own check names them.
+        targets = [spec.target_file.place for spec in recipe.teachers if spec.target_file is not None]
         with mistakes.gathered():
-            check_corpus(recipe.corpus)
+            check_corpus(recipe.corpus, targets)
 
     for index, stage in enumerate(recipe.stages):
         _check_stage(stage, f"stages.{index}", mistakes)
@@ -344,8 +346,12 @@ def _size_of(model: str) -> _Size | None:
     return _Size(layers, hidden)
 
 
-def check_corpus(corpus: CorpusSpec) -> None:
+def check_corpus(corpus: CorpusSpec, files_of_targets: Collection[str] = ()) -> None:
     """Refuse text and development rows that do not exist.
+
+    Args:
+        corpus: The corpus.
+        files_of_targets: Sources whose columns are not checked here.
 
     Raises:
         CorpusError: one with the `mistakes`, where they are several.
@@ -361,7 +367,7 @@ def check_corpus(corpus: CorpusSpec) -> None:
     for source in corpus.places:
         with mistakes.gathered():
             _check_source(source, content)
-            if content == "texts":
+            if content == "texts" and source not in files_of_targets:
                 _check_text(source, corpus)
     for source in corpus.development or ():
         with mistakes.gathered():
