@@ -99,6 +99,20 @@ def test_a_figure_over_few_texts_that_fell_is_told_beside_the_other():
         assert "does not tell good students" not in text
 
 
+@pytest.mark.parametrize(("start", "advice"), [
+    ({}, "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it."),
+    # The better figure may be of fitted layers, which --steps 0 does not make on labelled rows.
+    ({"fitted_tokens": 15_383}, "Train on more text or with a lower learning rate."),
+    ({"trained_model": "mine"}, "Train on more text or with a lower learning rate, or keep the trained start."),
+])  # fmt: skip
+def test_the_advice_after_a_loss_is_one_that_can_be_followed(start, advice):
+    scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
+    scores |= {"student": {"accuracy": 0.66}, "intervals": {"accuracy": [0.612, 0.705]}, "start": {"accuracy": 0.75}}
+    summary = {"summary": "Starts from teacher layers 1, 6."}
+    [line] = [it for it in comparison_notes({"development": [scores], "start": summary | start}) if "worse" in it]
+    assert line.endswith(f"start's 0.750. {advice}")
+
+
 def test_a_half_is_rounded_alike_in_a_table_and_in_a_sentence():
     scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
     scores |= {"student": {"accuracy": 0.7525}, "intervals": {"accuracy": [0.708, 0.792]}, "start": {"accuracy": 0.76}}

@@ -89,12 +89,14 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
             f"above {SATURATED:g} even poor students come close to it."
         )
     elif teacher is not None:
-        reasons.extend(_reached_untrained_lines(teacher, evaluation.start))
+        reached = _reached_untrained_line(teacher, evaluation.start)
+        if reached is not None:
+            reasons.append(reached)
     return reasons
 
 
-def _reached_untrained_lines(teacher: Retrieval, start: UntrainedStart | None) -> Iterator[str]:
-    """Yield the sentence that a student without training is as good as the teacher in a retrieval, where it is.
+def _reached_untrained_line(teacher: Retrieval, start: UntrainedStart | None) -> str | None:
+    """Return the sentence that a student without training is as good as the teacher in a retrieval, if it is.
 
     Args:
         teacher: The teacher's figures.
@@ -102,9 +104,9 @@ def _reached_untrained_lines(teacher: Retrieval, start: UntrainedStart | None) -
     """
     retrieval_of_start = None if start is None else start.untrained_retrieval
     if retrieval_of_start is None or not is_reached_untrained(teacher, retrieval_of_start):
-        return
+        return None
     lowest, highest = ends_of(teacher.interval) or (0.0, 0.0)
-    yield (
+    return (
         f"The untrained start's MRR@10 of {rounded(retrieval_of_start.mrr_at_10 or 0.0, 3)} is not clearly below the "
         f"teacher's {rounded(teacher.mrr_at_10 or 0.0, 3)} (95 %: {rounded(lowest, 3)} to {rounded(highest, 3)}), so "
         "the retrieval on this text does not tell good students from poor ones."
@@ -236,8 +238,9 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
             "fails, even poor students come close to it, so no share is given and the model card leaves the "
             "figure out."
         )
-    for line in _reached_untrained_lines(teacher, evaluation.start):
-        yield f"{line} No share of it is given, and the model card leaves the figures out."
+    reached = _reached_untrained_line(teacher, evaluation.start)
+    if reached is not None:
+        yield f"{reached} No share of it is given, and the model card leaves the figures out."
 
 
 def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
@@ -290,16 +293,21 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
     if not has_clear_loss(evaluation):
         yield "Train more steps, or on more text."
         return
-    advice = "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it"
-    # An untrained start that was scored by the head of a task has layers of the teacher already.
     if start.trained_model is not None:
-        advice = "Train on more text or with a lower learning rate, or keep the trained start"
-    elif not _has_scored_start(evaluation):
-        advice = (
+        yield "Train on more text or with a lower learning rate, or keep the trained start."
+        return
+    # An untrained start that was scored by the head of a task has layers of the teacher already.
+    if not _has_scored_start(evaluation):
+        yield (
             "Train more steps or on more text, or start from the teacher's layers, for example by giving the student's "
-            "shape as a number of layers"
+            "shape as a number of layers."
         )
-    yield f"{advice}."
+        return
+    if start.fitted_tokens is not None:
+        # The better figure may be that of the fitted layers, which no command makes on labelled rows.
+        yield "Train on more text or with a lower learning rate."
+        return
+    yield "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it."
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:

@@ -90,10 +90,10 @@ def is_reached_untrained(teacher: Retrieval | None, start: Retrieval | None) -> 
         teacher: The teacher's figures.
         start: Those of the untrained start; None where it was not measured.
     """
-    interval = interval_of_retrieval(teacher, "mrr_at_10")
-    if teacher is None or interval is None or start is None or start.mrr_at_10 is None:
+    if teacher is None or start is None or start.mrr_at_10 is None:
         return False
-    if not has_enough_queries(teacher):
+    interval = interval_of_retrieval(teacher, "mrr_at_10")
+    if interval is None or not has_enough_queries(teacher):
         return False
     lowest, _ = interval
     return start.mrr_at_10 >= lowest
