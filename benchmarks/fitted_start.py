@@ -12,7 +12,8 @@ all-MiniLM-L6-v2 (6x384) becomes 3x384, and 3x192. Text is Wikipedia (`wikipedia
 - `trained`: the starts after a training with sentence vectors;
 - `narrow`: students of half the width;
 - `mpnet`, where `--mpnet` names its folder: students of a 12-layer teacher, on fewer pairs;
-- `classifier`: a 3-layer start of a teacher that was fine-tuned on SST-2, through its head, by accuracy.
+- `classifier`: a 3-layer start of a teacher that was fine-tuned on SST-2, through its head, by accuracy;
+- `reranker`: the same of a teacher that was fine-tuned on questions and paragraphs of SQuAD, by MRR@10.
 
 Settings are compared by Spearman on SICK's training and trial splits; its test split and MRR@10 on SQuAD's development
 articles are only reported. A row is added as soon as it is measured; a stopped run goes on where it was.
@@ -38,6 +39,7 @@ from sentence_transformers import SentenceTransformer
 from embedding_ablation import BASE, TEACHER, add_row, find, read_rows, read_squad, read_table, spearman
 from harness import made_with, table
 from linear_relatives import Sums, ghosted_layers, replace_me
+from task_students import write_rerank
 
 RESULTS = Path(__file__).parent / "results" / "fitted_start.jsonl"
 SEED = 1
@@ -49,12 +51,35 @@ REPORTED_FILE = "SICK_test_annotated.txt"
 LAYERS = (1, 2, 6)
 KEPT, DROPPED = 2, 5
 """Of layers 1, 2, 6: the last layer before the dropped ones, and the last dropped one."""
-KINDS = ("start", "relative", "trained", "narrow", "mpnet", "classifier")
+KINDS = ("start", "relative", "trained", "narrow", "mpnet", "classifier", "reranker")
 RATES = (1e-3, 3e-4)
 STEPS = (170, 340)
 """Of trainings; both rates are tried with the fewer steps, and the better one goes on."""
-ROWS_OF_CLASSIFIER = 3_000
-"""Of SST-2, that the classifier is fine-tuned on."""
+
+
+@dataclass(frozen=True)
+class TeacherTask:
+    """The task of a teacher that is fine-tuned for a kind of rows.
+
+    Args:
+        text: Its name as the text of a fit.
+        rows: Training rows of the teacher.
+        length: Tokens of a row at most.
+        metric: The measure of its development rows.
+        heading: The measure's name in a table.
+    """
+
+    text: str
+    rows: int
+    length: int
+    metric: str
+    heading: str
+
+
+TASKS = {
+    "classifier": TeacherTask("sst2", 3_000, 64, "accuracy", "SST-2 accuracy"),
+    "reranker": TeacherTask("paragraphs", 1_000, 192, "mrr@10", "MRR@10"),
+}
 
 
 @dataclass(frozen=True)
@@ -176,6 +201,10 @@ CLASSIFIER = (
     replace(CLASSIFIER_COPY, text="sst2", ridge=0.01, tokens=60_000, pooled=0.0),
 )
 
+RERANKER = tuple(
+    replace(setting, kind="reranker", text=TASKS["reranker"].text if setting.text else None) for setting in CLASSIFIER
+)
+
 COMPARED = [
     (FITTED, COPIED),
     (FITTED, replace(FITTED, method="limbeck, layer 2 alone")),
@@ -210,6 +239,17 @@ class Inputs:
             return ["wordnet"]
         kinds = ("wikipedia", "everyday") if text == "both" else (text,)
         return [str(self._file(kind, SENTENCES // len(kinds))) for kind in kinds]
+
+    def task(self, task: TeacherTask) -> tuple[str, Path]:
+        """The name or the file of a teacher's task, and the folder of its rows."""
+        if task.text != "paragraphs":
+            return task.text, self.data
+        folder = self.work / "paragraphs"
+        file = folder / "rerank.yaml"
+        if not file.is_file():
+            folder.mkdir(exist_ok=True)
+            write_rerank(self.data, folder)
+        return str(file), folder
 
     def _file(self, kind: str, count: int) -> Path:
         """A file with some sentences of a kind, one document each."""
@@ -289,7 +329,7 @@ class Makers:
     def start(self, setting: Setting) -> tuple[Path, dict[str, Any]]:
         """Make a student that is not trained, once; return its folder, and what its start was."""
         # Kinds of one teacher share their starts.
-        kind = setting.kind if setting.kind in ("mpnet", "classifier") else "start"
+        kind = setting.kind if setting.kind in ("mpnet", "classifier", "reranker") else "start"
         folder = self._work / _slug(replace(setting, kind=kind, method=None, steps=0, rate=None))
         facts_file = folder / "facts.json"
         if facts_file.is_file():
@@ -333,14 +373,16 @@ class Makers:
         """The teacher's place."""
         if setting.kind == "mpnet":
             return str(self._inputs.mpnet)
-        if setting.kind == "classifier":
-            return str(self._work / "classifier" / "model")
+        if setting.kind in TASKS:
+            return str(self._work / setting.kind / "model")
         return TEACHER
 
     def _corpus(self, text: str) -> dict[str, Any]:
         """The corpus of a fit."""
-        if text == "sst2":
-            return {"task": "sst2", "data": str(self._inputs.data), "length": 64}
+        for task in TASKS.values():
+            if text == task.text:
+                name, folder = self._inputs.task(task)
+                return {"task": name, "data": str(folder), "length": task.length}
         return {"sources": self._inputs.sources(text), "unit": "sentence", "length": 64}
 
     def _second_layer_alone(self, setting: Setting) -> Student:
@@ -483,8 +525,8 @@ class Measurement:
                 return row
         if time.monotonic() > self._ends:
             raise TimeoutError
-        if setting.kind == "classifier":
-            facts = self._classified(setting)
+        if setting.kind in TASKS:
+            facts = self._of_task(setting)
         else:
             student = self._makers.make(setting)
             is_mpnet = setting.kind == "mpnet"
@@ -498,28 +540,27 @@ class Measurement:
         add_row(row, RESULTS)
         return row
 
-    def _classified(self, setting: Setting) -> dict[str, Any]:
-        """A classifier's facts and its accuracy on SST-2's development rows."""
+    def _of_task(self, setting: Setting) -> dict[str, Any]:
+        """A model's facts, and its score on the development rows of its teacher's task."""
         import limbeck
 
+        task = TASKS[setting.kind]
+        name, data = self._inputs.task(task)
         if setting.shape == "teacher":
-            settings = {"epochs": 1, "batch_size": 32, "learning_rates": 1e-4, "length": 64}
-            settings["max_train_rows"] = ROWS_OF_CLASSIFIER
-            overrides = [f"{name}={value}" for name, value in settings.items()]
-            output = self._inputs.work / "classifier"
-            limbeck.finetune(
-                TEACHER, "sst2", output=output, data=self._inputs.data, preset="quick", overrides=overrides
-            )
-            folder, facts = output / "model", {"rows_of_training": ROWS_OF_CLASSIFIER}
+            settings = {"epochs": 1, "batch_size": 32, "learning_rates": 1e-4, "length": task.length}
+            settings["max_train_rows"] = task.rows
+            overrides = [f"{key}={value}" for key, value in settings.items()]
+            output = self._inputs.work / setting.kind
+            limbeck.finetune(TEACHER, name, output=output, data=data, preset="quick", overrides=overrides)
+            folder, facts = output / "model", {"rows_of_training": task.rows}
         else:
             folder, facts = self._makers.start(setting)
-        scores = self._inputs.work / "scores-of-classifier"
+        scores = self._inputs.work / f"scores-of-{setting.kind}"
         shutil.rmtree(scores, ignore_errors=True)
-        result = limbeck.evaluate(
-            [folder], "sst2", output=scores, data=self._inputs.data, as_is=True, overrides=["length=64"]
-        )
+        overrides = [f"length={task.length}"]
+        result = limbeck.evaluate([folder], name, output=scores, data=data, as_is=True, overrides=overrides)
         [column] = result.summary["models"][0]["columns"].values()
-        return facts | {"accuracy": round(column["metrics"]["accuracy"]["mean"], 2)}
+        return facts | {task.metric: round(column["metrics"][task.metric]["mean"], 2)}
 
     def trainings(self) -> Iterator[Setting]:
         """Measure trainings: each start with both rates, and with the better one for longer."""
@@ -572,7 +613,8 @@ def _students() -> list[dict[str, Any]]:
 
 def measure_kinds(measurement: Measurement, kinds: Sequence[str], *, has_mpnet: bool) -> None:
     """Measure kinds of rows, and then the differences of what was measured."""
-    settings = {"start": SETTINGS, "relative": RELATIVES, "narrow": NARROW, "classifier": CLASSIFIER}
+    settings = {"start": SETTINGS, "relative": RELATIVES, "narrow": NARROW}
+    settings |= {"classifier": CLASSIFIER, "reranker": RERANKER}
     if has_mpnet:
         settings["mpnet"] = MPNET
     compared = list(COMPARED)
@@ -641,9 +683,10 @@ def print_tables() -> None:
             squad = [f"{row['squad_dev']:.3f}"] if has_squad else []
             cells.append([_label(row), *_fit_cells(row), *_scores_of(row), *squad])
         print(f"\n{kind}\n" + table(["student", *fits, *sick, *(["SQuAD dev"] if has_squad else [])], cells))
-    if "classifier" in rows_by_kind:
-        cells = [[_label(row), *_fit_cells(row), f"{row['accuracy']:.1f}"] for row in rows_by_kind["classifier"]]
-        print("\nclassifier\n" + table(["student", *fits, "SST-2 accuracy"], cells))
+    for kind, task in TASKS.items():
+        if kind in rows_by_kind:
+            cells = [[_label(row), *_fit_cells(row), f"{row[task.metric]:.1f}"] for row in rows_by_kind[kind]]
+            print(f"\n{kind}\n" + table(["student", *fits, task.heading], cells))
     if "trained" in rows_by_kind:
         cells = []
         for row in rows_by_kind["trained"]:
