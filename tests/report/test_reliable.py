@@ -5,6 +5,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from scipy.stats import binomtest
 
 from limbeck.core import studies
 from limbeck.core.blocks import Notes
@@ -13,7 +14,7 @@ from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
 from limbeck.report.names import metric_name
-from limbeck.report.quality import comparison_csv, comparison_table, quality_blocks
+from limbeck.report.quality import AGREEMENT, comparison_csv, comparison_table, quality_blocks
 from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import Quality
 from limbeck.report.scores import share_kept
@@ -216,6 +217,15 @@ def test_rows_held_out_from_training_files_tell_of_a_small_gain_too(start, agree
     assert sentence in text and ("The training " in text) == bool(sentence)
     assert ("changed little" in text) == (sentence == "The training changed little.")
     assert "worse" not in text
+
+
+def test_figures_of_held_out_rows_have_their_interval_in_the_table():
+    task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.72, "agreement": 0.82}
+    values = {"task": task | {"teacher": 0.9}}
+    table = {row.label: row.cells() for row in comparison_rows(values)}
+    for label, right in ((AGREEMENT, 82), ("accuracy with their labels", 72)):
+        interval = binomtest(right, 100).proportion_ci(method="wilson")
+        assert table[label].change == f"95 %: {interval.low:.3f} to {interval.high:.3f}"
 
 
 def test_the_accuracy_of_tagged_words_has_no_interval_of_a_share_of_rows(copied, page_of):

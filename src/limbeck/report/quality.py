@@ -42,6 +42,7 @@ from limbeck.report.reliable import (
     chance_of,
     has_share,
     interval_of_retrieval,
+    interval_of_share,
     reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
@@ -513,7 +514,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         return
     unit: Unit = "meaningless" if task.only_answer else "alone"
     if task.labelled is False:
-        yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
+        yield _row_of_agreement(task, unit)
         yield _start_row(start, task.start_agreement)
         return
     main_scores = MetricScores(metric=task.metric, teacher=task.teacher, student=task.student)
@@ -522,20 +523,40 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     if task.agreement is None:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
-            yield Row(label, teacher=None, student=scores.student, unit=unit)
+            interval = _interval_of_rows(scores.student, scores.metric, task)
+            yield Row(label, teacher=None, student=scores.student, unit=unit, interval=interval)
             yield _start_row(start, task.start.get(scores.metric))
             yield from _guesser_row(task, scores.metric)
         return
     # With one, the scores by the rows' labels are parts of the row of the agreement.
-    yield Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit)
+    yield _row_of_agreement(task, unit)
     yield _start_row(start, task.start_agreement)
     for scores in scores_by_metric:
-        label = f"{metric_name(scores.metric)} with their labels"
-        yield Row(label, teacher=scores.teacher, student=scores.student, unit=unit, is_part=True)
+        yield Row(
+            f"{metric_name(scores.metric)} with their labels",
+            teacher=scores.teacher,
+            student=scores.student,
+            unit=unit,
+            interval=_interval_of_rows(scores.student, scores.metric, task),
+            is_part=True,
+        )
         # The row may stand below other parts, so that it names its metric.
         label_of_start = f"{metric_name(scores.metric)} of the {start.name}"
         yield Row(label_of_start, teacher=None, student=task.start.get(scores.metric), unit="alone", is_part=True)
         yield from _guesser_row(task, scores.metric)
+
+
+def _row_of_agreement(task: TaskFigures, unit: Unit) -> Row:
+    """The row of the agreement on rows that were held out from a task's training files."""
+    interval = _interval_of_rows(task.agreement, agreement_metric(task), task)
+    return Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit, interval=interval)
+
+
+def _interval_of_rows(value: float | None, metric: str | None, task: TaskFigures) -> Interval | None:
+    """The interval of a student's figure on held-out rows; None where the figure is not known, or is no share."""
+    if value is None:
+        return None
+    return interval_of_share(value, metric, task.task, task.rows)
 
 
 def _guesser_row(task: TaskFigures, metric: str | None) -> Iterator[Row]:
