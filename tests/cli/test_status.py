@@ -143,6 +143,16 @@ def test_the_checkpoint_of_a_run_is_shown_where_its_heartbeat_names_none(tmp_pat
     assert "checkpoint: step 46" in limbeck.shown("status", folder)
 
 
+def test_a_dead_run_is_shown_with_the_command_that_continues_it(tmp_path, limbeck):
+    folder = write_run(tmp_path / "my run", "running")
+    done = limbeck("status", folder)
+    assert done.returncode == 1
+    assert f"The run was killed. Continue with: limbeck distill --resume --output '{folder}'" in done.stdout
+    # A record that is damaged is told instead.
+    (folder / RUN_RECORD).write_text('{"name": "to')
+    assert "Continue with" not in limbeck("status", folder).stdout
+
+
 def test_json_has_everything(tmp_path, limbeck):
     write_run(tmp_path / "a", "finished")
     assert [run["problem"] for run in limbeck.json("status", tmp_path)] == [None]

@@ -89,6 +89,10 @@ def _print_lines(run: RunStatus) -> None:
         print_line(f"{name}: {one_line(text)}", style=style)
     if run.stop is not None:
         print_line(one_line(run.stop))
+    # A dead run could not record how it continues, as a run does that is stopped.
+    if run.status == "dead" and run.problem is None:
+        command = f"limbeck distill --resume --output {shlex.quote(str(run.folder))}"
+        print_line(f"The run was killed. Continue with: {one_line(command)}")
     if run.problem is not None:
         print_line(f"problem: {one_line(run.problem)}")
 
