@@ -142,13 +142,13 @@ def test_what_is_chosen_is_told_with_its_reasons(place):
         "reasons": {
             "student": "starts from layers 1, 4 of the teacher's 4, spread from the first to the last as in the "
             "quickstart's recipe",
-            "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
-            "the same width, so its own vectors can replace them",
+            "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student, "
+            "which has the same width, learns to make the same vectors",
             "corpus": "cut into sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
             "stages.0.training": "3 passes through 17.20 kB of text, about 1 minute on 2 cores, estimated from "
             "sizes, not measured; the limit is 30 minutes, and more steps make better students",
-            "corpus.held_out": "5% of the documents, so that a small text too has enough to judge the student by; "
-            "recipes that you write hold out 1% by default",
+            "corpus.held_out": "5% of the documents, to measure the student on them; a recipe that you write holds out "
+            "1% by default",
         },
     }
 

@@ -245,7 +245,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
         stage["method"] = _quickstart_method(quickstart_stage, models)
         if "freeze" in quickstart_stage:
             stage["freeze"] = quickstart_stage["freeze"]
-        reason = f"{description}, and the student has the same width, so its own vectors can replace them"
+        reason = f"{description}, and the student, which has the same width, learns to make the same vectors"
     elif models.read_alike:
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description} of a width other than the student's, which learns a map to them and keeps it"

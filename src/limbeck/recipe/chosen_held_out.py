@@ -45,8 +45,8 @@ def with_held_out(
     reasons = dict(recipe.get("reasons") or {})
     if saved_recipe is None:
         reasons[path] = (
-            f"{CHOSEN_HELD_OUT:.0%} of the documents, so that a small text too has enough to judge the student by; "
-            f"recipes that you write hold out {DEFAULT_HELD_OUT:.0%} by default"
+            f"{CHOSEN_HELD_OUT:.0%} of the documents, to measure the student on them; a recipe that you write holds "
+            f"out {DEFAULT_HELD_OUT:.0%} by default"
         )
     else:
         share = (saved_recipe.get("corpus") or {}).get("held_out", CHOSEN_HELD_OUT)
