@@ -13,7 +13,7 @@ from limbeck.report.chance import guesser_of
 from limbeck.report.evaluation import evaluation_markdown
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_rows
 from limbeck.report.run_quality import quality_of, run_highlights
-from limbeck.report.scores import at_chance_notes
+from limbeck.report.scores import weak_score_notes
 from limbeck.report.student_card import write_model_card
 from limbeck.report.task_scores import TaskScores, scores_of_model
 
@@ -123,11 +123,24 @@ def test_the_table_of_an_evaluation_has_guessers_last():
 def test_a_fine_tuned_model_at_chance_is_no_teacher():
     summary = ranked_evaluation()
     # The intervals begin at 53.0 for the reranker, below the random order's 55.1, and at 73.0 for the classifier.
-    [note] = at_chance_notes(summary)
+    [note] = weak_score_notes(summary)
     assert note.startswith("Own: the nDCG@10 is not clearly above chance (55.1, without reading the rows).")
     assert note.endswith("look for a better one, or train it longer or on more rows.")
     summary.models[0].columns["own"].interval = [55.2, 66.6]
-    assert at_chance_notes(summary) == []
+    assert weak_score_notes(summary) == []
+
+
+def test_a_fine_tuned_model_with_a_low_score_is_no_teacher():
+    summary = ranked_evaluation()
+    ranked = summary.models[0].columns["own"]
+    ranked.mean, ranked.interval, ranked.chance = 7.2, [4.5, 9.9], None
+    [note] = weak_score_notes(summary)
+    assert note.startswith(
+        "Own: the nDCG@10 is only 7.2. A student can only imitate its teacher: look for a better one"
+    )
+    # The limit is that of a teacher in a distillation.
+    ranked.mean, ranked.interval = 20.0, [18.0, 22.0]
+    assert weak_score_notes(summary) == []
 
 
 def test_the_cards_of_a_reranker_have_the_guesser_and_count_pairs(tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     from limbeck.evaluation.run.results_file import ResultsFile
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
-    from limbeck.report.scores import at_chance_notes
+    from limbeck.report.scores import weak_score_notes
 
     with ProgressBar(console, at_once=True) as bar:
         outcome = run_evaluation(evaluation_request, bar)
@@ -121,10 +121,10 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
         errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
         raise TrainingError(f"Nothing was fine-tuned: {errors[-1]}")
 
-    # A model is fine-tuned to be a teacher. The tables and its card say if it has learned nothing.
-    chance_notes = at_chance_notes(outcome.summary)
-    outcome.summary.notes += chance_notes
-    outcome.summary.notes_in_short += chance_notes
+    # A model is fine-tuned to be a teacher. The tables and its card say if its score is weak.
+    notes_on_teacher = weak_score_notes(outcome.summary)
+    outcome.summary.notes += notes_on_teacher
+    outcome.summary.notes_in_short += notes_on_teacher
     (task_name,) = evaluation_request.task_names()
     write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary, task_name=task_name)
     model_folder = place_model(folder, choice.best, write_card)

@@ -6,13 +6,33 @@ A score tells little without that of a guesser: of rows with two even classes, a
 from limbeck.core.blocks import rounded
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import Column, ColumnFigure
+from limbeck.report.reliable import is_weak
 
 MOST_FREQUENT_CLASS = "most frequent class"
 RANDOM_ORDER = "random order"
 GUESSERS = (MOST_FREQUENT_CLASS, RANDOM_ORDER)
 """Names of the guessers, as tables have them."""
 ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
-"""The advice on a teacher that is no better than a guesser."""
+"""The advice on a weak teacher."""
+
+
+def describe_weakness(metric: str, score: float, *, lowest: float, chance: float, percent: bool = False) -> str:
+    """A clause on the weak score of a teacher, such as `answer F1 is only 0.075`; empty for a score that is not weak.
+
+    Args:
+        metric: The metric, as tables head it.
+        score: The score.
+        lowest: The lower end of the interval of the score, or the score itself where it has no interval.
+        chance: The score of a guesser.
+        percent: Whether the three numbers are percentages, which have one decimal. Else they have three.
+    """
+    digits = 1 if percent else 3
+    if lowest <= chance:
+        return f"{metric} is not clearly above chance ({rounded(chance, digits)}, without reading the rows)"
+    share = score / 100 if percent else score
+    if is_weak(share):
+        return f"{metric} is only {rounded(score, digits)}"
+    return ""
 
 
 def with_article(guesser: str) -> str:

@@ -21,7 +21,7 @@ from limbeck.core.records.run_evaluation import (
     SATURATED,
     SUMMARY_IN_BODIES,
 )
-from limbeck.report.chance import ONLY_IMITATES
+from limbeck.report.chance import ONLY_IMITATES, describe_weakness
 from limbeck.report.gains import gain_sentences, has_clear_loss
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
@@ -30,11 +30,11 @@ from limbeck.report.reliable import (
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
-    is_at_chance,
     is_reached_untrained,
     is_saturated,
     is_unsteady,
     is_weak,
+    lowest_of_teacher,
 )
 from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
 
@@ -393,22 +393,22 @@ def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
     teacher = scores.teacher.get(scores.metric)
     if teacher is None:
         return None
-    metric = metric_of_rows(scores.metric, scores)
-    if is_at_chance(scores, scores.metric):
-        chance = chance_of(scores, scores.metric)
-        problem = f"The teacher's {metric} is not clearly above chance ({rounded(chance, 3)}, without reading the rows)"
-    elif is_weak(teacher):
-        problem = f"The teacher's own {metric} is only {rounded(teacher, 3)}"
-    else:
+    weakness = describe_weakness(
+        metric_of_rows(scores.metric, scores),
+        teacher,
+        lowest=lowest_of_teacher(teacher, scores.metric, scores),
+        chance=chance_of(scores, scores.metric),
+    )
+    if not weakness:
         return None
-    return f"{problem}, so no share of it is given. {ONLY_IMITATES}"
+    return f"The teacher's {weakness}, so no share of it is given. {ONLY_IMITATES}"
 
 
 def weak_teacher_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files, which have no shares."""
     if task.metric is None or task.teacher is None or not is_weak(task.teacher):
         return None
-    return f"The teacher's own {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {ONLY_IMITATES}"
+    return f"The teacher's {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {ONLY_IMITATES}"
 
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:

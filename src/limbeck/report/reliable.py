@@ -218,7 +218,7 @@ def has_share(scores: DevelopmentFigures, metric: str) -> bool:
 def is_at_chance(scores: DevelopmentFigures, metric: str) -> bool:
     """Return whether the teacher's score on development rows is not above that of a model that does not read them."""
     teacher = scores.teacher.get(metric)
-    return teacher is not None and _lowest_of_teacher(teacher, metric, scores) <= chance_of(scores, metric)
+    return teacher is not None and lowest_of_teacher(teacher, metric, scores) <= chance_of(scores, metric)
 
 
 def is_weak(score: float | None) -> bool:
@@ -226,7 +226,7 @@ def is_weak(score: float | None) -> bool:
     return score is not None and score < WEAK
 
 
-def _lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -> float:
+def lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -> float:
     """Return the lower end of the interval of a teacher's score where there is one; else the score.
 
     Args:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from limbeck.core import studies
-from limbeck.core.blocks import AnyCell, Cell, mean, rounded
+from limbeck.core.blocks import AnyCell, Cell, mean
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
-from limbeck.report.chance import ONLY_IMITATES, guesser_of
+from limbeck.report.chance import ONLY_IMITATES, describe_weakness, guesser_of
 from limbeck.report.names import metric_of_column
 
 ONE_ANSWER = " ‡"
@@ -119,8 +119,10 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
     return lines
 
 
-def at_chance_notes(summary: studies.Evaluation) -> list[str]:
-    """Return a line for each task of a fine-tuned model whose main score is not clearly above chance.
+def weak_score_notes(summary: studies.Evaluation) -> list[str]:
+    """Return a line for each task of a fine-tuned model whose main score is weak: a model with it is no teacher.
+
+    The rule is that of a teacher's score in a distillation, see `describe_weakness`.
 
     Args:
         summary: The evaluation of the one model.
@@ -132,18 +134,19 @@ def at_chance_notes(summary: studies.Evaluation) -> list[str]:
         # A detail gets no line, since the column that it is a part of has one.
         if column.detail or figure is None or figure.mean is None:
             continue
-        # A chance of 0 is not recorded.
-        chance = figure.chance or 0.0
         lowest = figure.mean
         interval = interval_of(column.key, model)
         if interval is not None:
             lowest, _ = interval
-        if lowest <= chance:
-            metric = metric_of_column(column.metric, column)
-            lines.append(
-                f"{column.title}: the {metric} is not clearly above chance ({rounded(chance, 1)}, without reading the "
-                f"rows). {ONLY_IMITATES}"
-            )
+        weakness = describe_weakness(
+            metric_of_column(column.metric, column),
+            figure.mean,
+            lowest=lowest,
+            chance=figure.chance or 0.0,  # A chance of 0 is not recorded.
+            percent=True,
+        )
+        if weakness:
+            lines.append(f"{column.title}: the {weakness}. {ONLY_IMITATES}")
     return lines
 
 
