@@ -78,7 +78,7 @@ class TeacherTask:
 
 TASKS = {
     "classifier": TeacherTask("sst2", 3_000, 64, "accuracy", "SST-2 accuracy"),
-    "reranker": TeacherTask("paragraphs", 1_000, 192, "mrr@10", "MRR@10"),
+    "reranker": TeacherTask("paragraphs", 1_000, 192, "mrr_at_10", "MRR@10"),
 }
 
 
