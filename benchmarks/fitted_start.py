@@ -78,7 +78,7 @@ class TeacherTask:
 
 TASKS = {
     "classifier": TeacherTask("sst2", 3_000, 64, "accuracy", "SST-2 accuracy"),
-    "reranker": TeacherTask("paragraphs", 1_000, 192, "mrr_at_10", "MRR@10"),
+    "reranker": TeacherTask("paragraphs", 4_000, 192, "mrr_at_10", "MRR@10"),
 }
 
 
@@ -341,6 +341,9 @@ class Makers:
         if setting.text is not None:
             initialise["fit"] = {"tokens": setting.tokens, "ridge": setting.ridge, "pooled": setting.pooled}
             corpus = self._corpus(setting.text)
+        elif setting.kind in TASKS:
+            # The rows of the task give the student the teacher's head, also where nothing is fitted to them.
+            corpus = self._corpus(TASKS[setting.kind].text)
         record, seconds = self._distil(setting, folder, initialise, corpus)
         facts: dict[str, Any] = {"seconds": seconds, "seconds_of_start": record["timings"].get("models")}
         fit = record["student"]["initialisation"].get("fit")

@@ -129,7 +129,10 @@ def test_a_start_of_two_students_says_so():
         "layers as they are copied, and one with the same layers fitted to the teacher on 15,383 tokens. The "
         "difference is the gain from the training. Both start from teacher layers 1, 6."
     )
-    more_text = " A fit to more text can be better: 'limbeck distill --steps 0' makes such a student."
+    more_text = (
+        " This may flatter the training, because a fit to more text can be better: 'limbeck distill --steps 0' makes "
+        "such a student."
+    )
     assert f"{note}{more_text}\n" in comparison_markdown(values)
     values["start"]["fitted_tokens"] = 50_000
     assert f"{note}\n".replace("15,383", "50,000") in comparison_markdown(values)
@@ -178,6 +181,18 @@ def test_a_student_that_gained_little_is_told_so(start, note):
     text = comparison_markdown(values)
     assert note in text
     assert ("The training changed little" in text) == (start in (0.64, 0.70))
+
+
+def test_a_figure_without_an_interval_that_rose_is_told_beside_clear_gains():
+    few_documents = evaluation(documents=FEWEST_DOCUMENTS - 1)
+    rose = "The agreement rose from the untrained start's 0.300 to 0.700, which may be chance."
+    gained = "The training improved the retrieval MRR@10: 0.600 against 0.400."
+    text = comparison_markdown(few_documents)
+    assert f"{rose} {gained}" in text or f"{gained} {rose}" in text
+    # There is nothing to mend by more training.
+    assert "Train more" not in text
+    few_documents["agreement"]["interval"] = [0.65, 0.75]
+    assert "The training " not in comparison_markdown(few_documents)
 
 
 def test_a_figure_without_an_interval_is_not_said_to_have_improved():
@@ -303,7 +318,9 @@ def test_notes_of_a_card_are_on_its_own_figures():
 
 
 def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
-    [part] = page_of(copied(edit={"evaluation": evaluation()})).parts
+    values = evaluation()
+    values["agreement"]["interval"] = [0.65, 0.75]
+    [part] = page_of(copied(edit={"evaluation": values})).parts
     quality, share = part.highlights[:2]
     assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
     assert "an untrained start has 0.400" in quality.detail and share.value == "75.0 %"
@@ -438,7 +455,7 @@ FEW_PAIRS = "Only 13 (sentence, passage) pairs can be made from 1 held-out docum
 ], ids=["few", "few or easy", "few documents", "no agreement", "no retrieval"])  # fmt: skip
 def test_a_run_that_cannot_be_judged_says_by_which_number(copied, page_of, values, reasons):
     [part] = page_of(copied(edit={"evaluation": values}), render=False).parts
-    assert part.facts[1:] == (" ".join(["Its quality cannot be judged yet.", *reasons]),)
+    assert part.facts[-1] == " ".join(["Its quality cannot be judged yet.", *reasons])
 
 
 @pytest.mark.parametrize(("held_out", "documents"), [

@@ -42,6 +42,11 @@ class Gain(NamedTuple):
         return self.start < lowest
 
     @property
+    def is_certain(self) -> bool:
+        """Whether the student is clearly above the start by more than chance, which only an interval can tell."""
+        return self.is_clear and self.interval is not None
+
+    @property
     def is_clear_loss(self) -> bool:
         """Whether the student is clearly below the start, by a figure that counts most on its rows."""
         # Without an interval nobody knows whether chance has lowered a figure.
@@ -92,12 +97,12 @@ def _as_written(figure: float) -> float:
 
 
 def gain_sentences(evaluation: RunEvaluation) -> list[str]:
-    """Return sentences on the gains of a run; none where all gains are clear, and where no start was measured."""
+    """Return sentences on the gains of a run; none where all gains are certain, and where no start was measured."""
     gains = list(_gains(evaluation))
-    unclear = [gain for gain in gains if not gain.is_clear]
-    if not unclear:
+    if all(gain.is_certain for gain in gains):
         return []
     start = evaluation.start or UntrainedStart()
+    unclear = [gain for gain in gains if not gain.is_clear]
     clear = [gain for gain in gains if gain.is_clear]
     sentences = [gain.sentence(start) for gain in (*unclear, *clear)]
     has_loss = any(gain.is_clear_loss for gain in gains)
@@ -109,6 +114,11 @@ def gain_sentences(evaluation: RunEvaluation) -> list[str]:
 def has_clear_loss(evaluation: RunEvaluation) -> bool:
     """Return whether the student is clearly below the untrained start by a figure."""
     return any(gain.is_clear_loss for gain in _gains(evaluation))
+
+
+def has_unclear_gain(evaluation: RunEvaluation) -> bool:
+    """Return whether the student is not clearly above the untrained start by a figure."""
+    return any(not gain.is_clear for gain in _gains(evaluation))
 
 
 def _gains(evaluation: RunEvaluation) -> Iterator[Gain]:
@@ -135,11 +145,11 @@ def _gains_on_development_rows(evaluation: RunEvaluation) -> Iterator[Gain | Non
         for metric, student in scores.student.items():
             name = f"{metric_of_rows(metric, scores)} on {rows_title(scores)}"
             gain = gain_of(name, student, scores.start.get(metric), scores.intervals.get(metric))
-            if metric == scores.metric or _is_certain(gain):
+            if metric == scores.metric or _changed_clearly(gain):
                 yield gain
 
 
-def _is_certain(gain: Gain | None) -> bool:
+def _changed_clearly(gain: Gain | None) -> bool:
     """Return whether a figure rose or fell by more than its interval."""
     if gain is None or gain.interval is None:
         return False

@@ -22,7 +22,7 @@ from limbeck.core.records.run_evaluation import (
     SUMMARY_IN_BODIES,
 )
 from limbeck.report.chance import ONLY_IMITATES, describe_weakness
-from limbeck.report.gains import gain_sentences, has_clear_loss
+from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     chance_of,
@@ -244,7 +244,7 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
 
 
 def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Yield the note on gains over the untrained start that are not clear, with advice."""
+    """Yield the note on gains over the untrained start that are not certain, with advice."""
     sentences = gain_sentences(evaluation)
     if evaluation.start is not None and sentences:
         yield " ".join([*sentences, *_advice(evaluation, evaluation.start)])
@@ -279,7 +279,7 @@ def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
         f"tokens. {gain}"
     )
     if start.fitted_tokens < _ENOUGH_FITTED_TOKENS:
-        note += " A fit to more text can be better"
+        note += " This may flatter the training, because a fit to more text can be better"
         # A student of labelled rows is not fitted by `--steps 0`.
         note += "." if has_head else ": 'limbeck distill --steps 0' makes such a student."
     return note
@@ -288,7 +288,7 @@ def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
 def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
     """Yield the advice to a student that is not clearly better than the untrained start."""
     # A student that was fitted and not trained is one without training itself.
-    if start.gain_of != "training":
+    if start.gain_of != "training" or not has_unclear_gain(evaluation):
         return
     if not has_clear_loss(evaluation):
         yield "Train more steps, or on more text."
