@@ -5,11 +5,12 @@ from importlib import import_module
 from pathlib import Path
 
 import limbeck
-from limbeck.core.records import SourceNotes
+from limbeck.core.records import CorpusText, SourceNotes
 from limbeck.corpus.building import splitting
 from limbeck.corpus.files import lines, table_dialects, table_fields, text_files
 from limbeck.corpus.source_report import SourceReport, without_examples
-from limbeck.report.text_notes import _CHANGED, _TAKEN, changed_text, skipped_text, taken_text
+from limbeck.report.run_warnings import resembling_rows
+from limbeck.report.text_notes import _CHANGED, _TAKEN, changed_text, list_notes, skipped_text, taken_text
 
 SKIPPED = (
     "JSON line that is not an object",
@@ -127,4 +128,37 @@ def test_a_line_without_examples_quotes_no_text():
     report = SourceReport()
     report.note("row cut to 64 tokens", "my (such as private) text", 2)
     [line] = report.lines()
-    assert line.endswith("text)") and without_examples(line) == "2 x row cut to 64 tokens"
+    assert line.endswith("text)") and without_examples(line) == "2 rows cut to 64 tokens"
+
+
+def test_rows_are_counted_in_plain_words_and_those_of_a_ranking_as_pairs():
+    report = SourceReport()
+    report.note("row of SQuAD 1.1 train (the published set has 87,599)", "", 608)
+    report.note("row cut to 128 tokens", "'Where?'", 399)
+    report.note(splitting.LEAKED, "'Who?'", 346)
+    report.note("line of invalid JSON", "a.jsonl:12", 3)
+    report.note("question cut to 13 tokens", "'When?'")
+    sequences = "(each shares at least half of its three-word sequences) (such as 'Who?')"
+    assert report.lines() == [
+        "608 rows of SQuAD 1.1 train (the published set has 87,599)",
+        "399 rows cut to 128 tokens (such as 'Where?')",
+        f"346 development rows that resemble a training row {sequences}",
+        "3 x line of invalid JSON (such as a.jsonl:12)",
+        "1 question cut to 13 tokens (such as 'When?')",
+    ]
+    assert report.lines(of_pairs=True)[:3] == [
+        "608 rows of SQuAD 1.1 train (the published set has 87,599)",
+        "399 query-document pairs cut to 128 tokens (such as 'Where?')",
+        f"346 development query-document pairs that resemble a training query-document pair {sequences}",
+    ]
+
+
+def test_the_pages_of_a_ranking_count_pairs():
+    report = {"counts": {"row cut to 128 tokens": 399, splitting.LEAKED: 2, "query without a text": 1}}
+    corpus = CorpusText.read({"queries": 120, "report": report})
+    assert list(resembling_rows(corpus)) == [
+        "2 development query-document pairs may resemble a training query-document pair."
+    ]
+    changed = list_notes(changed_text(corpus.report), of_pairs=corpus.has_pairs)
+    assert changed == "399 query-document pairs cut to 128 tokens"
+    assert list_notes(skipped_text(corpus.report), of_pairs=corpus.has_pairs) == "1 x query without a text"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from limbeck.core.blocks import counted
 from limbeck.corpus.messages import safe_name
 
 Item = TypeVar("Item")
@@ -19,6 +18,22 @@ _EXAMPLES = " (such as "
 
 OTHER_COLUMN = "row without the column"
 """How the problem of a row begins that has no column of the text."""
+_PLURALS = {
+    OTHER_COLUMN: "rows without the column",
+    "row of": "rows of",
+    "row cut to": "rows cut to",
+    "question cut to": "questions cut to",
+    "development row that resembles a training row (it shares": (
+        "development rows that resemble a training row (each shares"
+    ),
+    "held-out row that may": "held-out rows that may",
+    "training row that is": "training rows that are",
+}
+"""Beginning of a problem to its plural. The cases of other problems are counted as `3 x line of invalid JSON`."""
+_OF_READ_ROWS = ("row cut to", "development row", "held-out row", "training row")
+"""Beginnings of problems of rows as models read them. In a ranking each of these rows is a query with a document."""
+PAIR = "query-document pair"
+"""The name of a row of a ranking."""
 NAME_TEXT_COLUMN = "Name the column of the text with --text-column, or with corpus.text_column in a recipe"
 """The way out where the text is in another column."""
 
@@ -44,7 +59,7 @@ class SourceReport:
 
         Args:
             problem: What is wrong, as a noun phrase.
-            where: Where it is, such as `file:line`.
+            where: Where it is, such as `file:line`; empty for a problem that needs no example.
             count: Number of cases; with 0 nothing is noted.
         """
         if count <= 0 or self.muted:
@@ -55,7 +70,7 @@ class SourceReport:
         if len(places) >= EXAMPLES_PER_PROBLEM:
             return
         place = safe_name(where)
-        if place not in places:
+        if place and place not in places:
             places.append(place)
 
     def merge(self, other: SourceReport) -> None:
@@ -65,13 +80,20 @@ class SourceReport:
             places = self.examples.setdefault(problem, []) + other.examples.get(problem, [])
             self.examples[problem] = list(dict.fromkeys(places))[:EXAMPLES_PER_PROBLEM]
 
-    def lines(self) -> list[str]:
-        """Return one readable line per problem, the most frequent first; empty when all was well."""
+    def lines(self, *, of_pairs: bool = False) -> list[str]:
+        """Return one readable line per problem, the most frequent first; empty when all was well.
+
+        Args:
+            of_pairs: Whether the rows are those of a ranking: each is a query with one of its documents.
+        """
         lines: list[str] = []
         most_frequent_first = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
         for problem, count in most_frequent_first:
-            examples = ", ".join(self.examples.get(problem, [])[:_EXAMPLES_SHOWN])
-            lines.append(f"{_times(count, problem)}{_EXAMPLES}{examples})")
+            line = counted_problem(count, problem, of_pairs=of_pairs)
+            examples = self.examples.get(problem, [])[:_EXAMPLES_SHOWN]
+            if examples:
+                line += f"{_EXAMPLES}{', '.join(examples)})"
+            lines.append(line)
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,6 +104,23 @@ class SourceReport:
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
         """Return the report that `to_dict` wrote; empty for an empty mapping."""
         return cls(dict(values.get("counts", {})), _copy(values.get("examples", {})))
+
+
+def counted_problem(count: float, problem: str, *, of_pairs: bool = False) -> str:
+    """Return a number of cases of a problem: `3 rows cut to 64 tokens`, or `3 x line of invalid JSON`.
+
+    Args:
+        count: The number.
+        problem: The problem, as a noun phrase in the singular.
+        of_pairs: Whether the rows are those of a ranking.
+    """
+    words = f"x {problem}"
+    for singular, plural in _PLURALS.items():
+        if problem.startswith(singular):
+            words = problem if count == 1 else plural + problem.removeprefix(singular)
+    if of_pairs and problem.startswith(_OF_READ_ROWS):
+        words = words.replace("row", PAIR)
+    return f"{count:,.0f} {words}"
 
 
 def without_examples(line: str) -> str:
@@ -132,13 +171,6 @@ def nothing_in(source: str, content: str, report: SourceReport) -> str:
     if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
         message += f" {NAME_TEXT_COLUMN}."
     return message
-
-
-def _times(count: int, problem: str) -> str:
-    """Return a number of cases of a problem: `3 x line of invalid JSON`, or `3 rows without the column 'text'`."""
-    if problem.startswith(OTHER_COLUMN):
-        return f"{counted(count, 'row')}{problem.removeprefix('row')}"
-    return f"{count:,} x {problem}"
 
 
 def _copy(examples: Mapping[str, list[str]]) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from limbeck.report.layers import layer_rows
 from limbeck.report.names import folder_name, metric_of_column, without_path
 from limbeck.report.quality import format_count
 from limbeck.report.run_warnings import initial_tensors, resembling_rows, untrained_rows, untrained_values
-from limbeck.report.text_notes import changed_text, skipped_text
+from limbeck.report.text_notes import changed_text, list_notes, skipped_text
 
 
 @cache
@@ -49,6 +49,7 @@ def card_templates() -> Environment:
         "layer_rows": layer_rows,
         "modules": modules_of,
         "changed_text": changed_text,
+        "list_notes": list_notes,
         "resembling_rows": resembling_rows,
         "skipped_text": skipped_text,
         "untrained_rows": untrained_rows,

@@ -81,7 +81,7 @@ def overview(run: RunFolder) -> Iterator[Block]:
         "Student": _join(student.shape, parameters),
         "Initialisation": student.start.rstrip("."),
         "Text": _text(run.record),
-        "Changed text": list_notes(changed_text(corpus.report)),
+        "Changed text": list_notes(changed_text(corpus.report), of_pairs=corpus.has_pairs),
         "How text was read": list_notes(taken_text(corpus.report)),
     }
     yield Facts(tuple((name, value) for name, value in facts.items() if value))

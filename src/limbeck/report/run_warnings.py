@@ -11,6 +11,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT
 from limbeck.core.run_status import RunStatus
 from limbeck.corpus.building import splitting
+from limbeck.corpus.source_report import PAIR
 from limbeck.models.sentence_reader import without_unread_pooler
 from limbeck.report.quality_notes import weak_teacher_line, weak_teacher_line_of_task
 from limbeck.report.scored_rows import one_answer_line, one_answer_line_of_task
@@ -49,8 +50,8 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         source_notes = run.record.corpus.report
         skipped = skipped_text(source_notes)
         if skipped:
-            yield f"Skipped text: {list_notes(skipped)}."
-        yield from resembling_rows(source_notes)
+            yield f"Skipped text: {list_notes(skipped, of_pairs=run.record.corpus.has_pairs)}."
+        yield from resembling_rows(run.record.corpus)
 
 
 def _weak_teacher_warnings(evaluation: records.RunEvaluation) -> Iterator[str]:
@@ -193,23 +194,25 @@ def _stage_warnings(run: RunFolder) -> Iterator[str]:
             yield f"Stage '{stage.title}' ran out of memory and cut its batches into {pieces}."
 
 
-def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iterator[str]:
+def resembling_rows(corpus: records.CorpusText, *, quoted: bool = True) -> Iterator[str]:
     """Yield the numbers of scored rows that resemble a training row, which may make scores too high.
 
     Args:
-        report: What was counted while the text was read.
+        corpus: The corpus, with what was counted while its text was read.
         quoted: Quote two of the rows.
     """
+    report = corpus.report
+    row = PAIR if corpus.has_pairs else "row"
     # The counts are by the reasons of `limbeck.corpus.building.splitting`: LEAKED for development rows, and NEAR for
     # rows that were held out from the training rows.
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
         examples = _examples(report, splitting.LEAKED) if quoted else ""
-        yield f"{counted(leaked_count, 'development row')} may resemble a training row{examples}."
+        yield f"{counted(leaked_count, f'development {row}')} may resemble a training {row}{examples}."
     near_count = report.counts.get(splitting.NEAR)
     if near_count:
         examples = _examples(report, splitting.NEAR) if quoted else ""
-        yield f"{counted(near_count, 'held-out row')} may resemble a training row{examples}."
+        yield f"{counted(near_count, f'held-out {row}')} may resemble a training {row}{examples}."
 
 
 def _examples(report: records.SourceNotes, reason: str) -> str:

@@ -9,7 +9,9 @@ from limbeck.core import records
 from limbeck.corpus.building import splitting
 from limbeck.corpus.files.json_files import HALF_CHARACTER
 from limbeck.corpus.files.lines import BAD_BYTES, CUT_LINE
+from limbeck.corpus.source_report import counted_problem
 from limbeck.corpus.text.documents import CUT_DOCUMENT
+from limbeck.evaluation.tasks.registry import PUBLISHED
 
 _CHANGED = (
     BAD_BYTES,
@@ -43,8 +45,8 @@ _TAKEN = (
     "word without a word vector",
 )
 """Beginnings of notes on what text was taken for; nothing of it is missing."""
-_PUBLISHED = "are published"
-"""The end of the note on a known data set whose number of rows is not the published one."""
+_PUBLISHED = (f"({PUBLISHED} ", ", of which ")
+"""In the note on a known data set whose number of rows is not the published one; the second is of earlier versions."""
 _RESEMBLANCES = (splitting.LEAKED, splitting.NEAR)
 """Notes on scored rows that resemble training rows, which have sentences of their own."""
 
@@ -53,7 +55,7 @@ def skipped_text(notes: records.SourceNotes) -> dict[str, float]:
     """Return how many lines, rows or documents were skipped, by reason."""
     skipped = {}
     for note, count in notes.counts.items():
-        is_about_read_text = note.startswith(_CHANGED + _TAKEN) or note.endswith(_PUBLISHED) or note in _RESEMBLANCES
+        is_about_read_text = note.startswith(_CHANGED) or _is_taken(note) or note in _RESEMBLANCES
         if count and not is_about_read_text:
             skipped[note] = count
     return skipped
@@ -66,13 +68,20 @@ def changed_text(notes: records.SourceNotes) -> dict[str, float]:
 
 def taken_text(notes: records.SourceNotes) -> dict[str, float]:
     """Return how many files, rows or words were read in one of several possible ways, by that way."""
-    return {
-        note: count
-        for note, count in notes.counts.items()
-        if count and (note.startswith(_TAKEN) or note.endswith(_PUBLISHED))
-    }
+    return {note: count for note, count in notes.counts.items() if count and _is_taken(note)}
 
 
-def list_notes(counts: dict[str, float]) -> str:
-    """Return notes with their counts in a line: `invalid JSON (3), empty document (1)`."""
-    return ", ".join(f"{note} ({count:,})" for note, count in counts.items())
+def _is_taken(note: str) -> bool:
+    """Return whether a note tells what text was taken for, or how many rows a known data set has."""
+    has_published_number = note.startswith("row of ") and any(words in note for words in _PUBLISHED)
+    return note.startswith(_TAKEN) or has_published_number
+
+
+def list_notes(counts: dict[str, float], *, of_pairs: bool = False) -> str:
+    """Return notes with their counts in a line: `3 x line of invalid JSON, 9 rows cut to 64 tokens`.
+
+    Args:
+        counts: The number of cases of each note.
+        of_pairs: Whether the rows are those of a ranking.
+    """
+    return ", ".join(counted_problem(count, note, of_pairs=of_pairs) for note, count in counts.items())

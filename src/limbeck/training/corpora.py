@@ -197,7 +197,9 @@ def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> Non
         warn(
             console, f"  {task} has no development rows in its files, so some training rows are held out in their place"
         )
-    for line in (*corpus.describe_rows(), *corpus.report.lines()):
+    # Only the manifest of a ranking counts queries.
+    are_pairs = "queries" in corpus.manifest
+    for line in (*corpus.describe_rows(), *corpus.report.lines(of_pairs=are_pairs)):
         console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -267,6 +267,11 @@ class CorpusText(Record):
     views: list[CorpusView] = Field(default_factory=list)
     mixed: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the rows are those of a ranking: pairs of a query and a document."""
+        return self.queries is not None
+
 
 class Citation(Record):
     """Where a method is from."""

@@ -130,6 +130,7 @@ def prepare(
     length: int,
     stride: int,
     max_scored_rows: int | None,
+    positions: int | None = None,
     max_train_rows: int | None = None,
     training: bool = False,
     predicting: bool = True,
@@ -144,6 +145,7 @@ def prepare(
         length: Most tokens of a row.
         stride: Tokens that windows share.
         max_scored_rows: Rows drawn of every split that is scored; None for all.
+        positions: Most tokens that the model reads; None where nothing limits them. Notes on cut rows name it.
         max_train_rows: Rows drawn for training; None for all.
         training: Encode the rows to train on too.
         predicting: Encode unlabelled splits too, for leaderboards.
@@ -186,7 +188,7 @@ def prepare(
         train_queries=train_queries,
         train_folder=train_folder,
         folder=folder,
-        notes=(*notes, *encoding_notes),
+        notes=(*notes, *_with_longer_lengths(encoding_notes, length, positions)),
     )
 
 
@@ -270,9 +272,28 @@ def _encode_splits(
     manifest = build_once(folder, write_files)
     notes: list[str] = []
     for split, report in zip(splits, manifest["reports"], strict=True):
-        lines = SourceReport.from_dict(report).lines()
+        lines = SourceReport.from_dict(report).lines(of_pairs=KINDS[task.kind].facts.has_queries)
         notes += [f"{task.title} {split}: {line}" for line in lines]
     return notes
+
+
+def _with_longer_lengths(notes: Sequence[str], length: int, positions: int | None) -> list[str]:
+    """Return the notes, those on cut rows with the way to read more of them.
+
+    Args:
+        notes: The notes on rows that were cut or left out.
+        length: Most tokens of a row.
+        positions: Most tokens that the model reads; None where nothing limits them.
+    """
+    if positions is not None and length >= positions:
+        return list(notes)
+    most = "" if positions is None else f" (at most {positions})"
+    lines = []
+    for note in notes:
+        if f" cut to {length} tokens" in note:
+            note += f"; a greater --set length{most} reads more of them"
+        lines.append(note)
+    return lines
 
 
 @cache

@@ -448,7 +448,7 @@ def _counted(
         lines.append(KINDS[place.task.kind].size(rows))
     elif published != len(rows):
         lines.append(f"{counted(len(rows), 'row')} ({registry.PUBLISHED} {published:,})")
-        report.note(f"row of {title} {place.split}, of which {published:,} are published", origin, len(rows))
+        report.note(f"row of {title} {place.split} ({registry.PUBLISHED} {published:,})", "", len(rows))
     lines += lines_of_report
     return SplitContent(rows, [f"{title} {place.split}: {line}" for line in lines], report)
 
