@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import pytest
 
+from limbeck.core.kinds import KINDS
 from limbeck.core.records import Run
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import RecipeError
@@ -17,6 +19,7 @@ from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.plan.planner import PlannedTask
 from limbeck.evaluation.plan.points import training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.overrides import Override
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.protocols.published import PAPERS, matching_rows, read_rows
 from limbeck.evaluation.results.choices import choose_all
@@ -42,6 +45,18 @@ def test_averages_are_those_of_single_tables(preset, table):
     rows = [row for row in read_rows(preset) if row.table == table and row.average is not None]
     near = [abs(fmean(row.scores[column] for column in averaged) - row.average) < 0.0501 for row in rows]
     assert len(rows) >= 3 and all(near), [row.model for row in rows]
+
+
+def test_a_ranking_has_the_length_of_a_distillation_unless_one_is_named():
+    ranking = replace(TASKS["mrpc"], name="own", kind="ranking")
+    for name, protocol in PROTOCOLS.items():
+        assert protocol.settings(ranking).length == KINDS["ranking"].length == 256, name
+        assert protocol.settings(ranking, [Override("own", {"length": 64})]).length == 64
+        # No paper has a ranking; a preset that names its length keeps it.
+        named = replace(protocol, changes={**protocol.changes, "ranking": {"length": 100}})
+        assert (named.settings(ranking).length, named.length_of_kind(ranking)) == (100, None)
+    assert PROTOCOLS["minilmv2"].settings(TASKS["mrpc"]).length == 128
+    assert PROTOCOLS["quick"].settings(TASKS["squad"]).length == 256
 
 
 def evaluated(protocol, scores, *, on_task=False):

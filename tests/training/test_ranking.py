@@ -20,6 +20,8 @@ from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer
+from limbeck.recipe.choosing import choose_recipe
+from limbeck.report.quality import comparison_markdown
 from limbeck.training.loader import Loader
 from limbeck.training.units import count_units
 from tests.support.methods import tiny_run, write_queries
@@ -220,7 +222,8 @@ def test_a_run_counts_queries_and_stands_beside_a_random_order(recipe, tmp_path,
     text = record["corpus"]
     assert (text["queries"], text["trained_queries"], text["held_out_queries"]) == (18, 13, 5)
     [scores] = record["evaluation"]["development"]
-    assert (scores["queries"], scores["rows"]) == (5, 15)
+    assert (scores["queries"], scores["rows"], scores["length"]) == (5, 15, 24)
+    assert "(few, so the scores are rough); length: 24 tokens; teacher: " in comparison_markdown(record["evaluation"])
     # One relevant document of three, in a random order.
     assert scores["chance"]["mrr_at_10"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert scores["intervals"].keys() == scores["teacher_intervals"].keys() == scores["chance"].keys()
@@ -252,3 +255,35 @@ def test_a_fine_tuning_counts_queries_and_draws_them(teacher, tmp_path, monkeypa
     card = (Path(result.model) / "README.md").read_text(encoding="utf-8")
     assert "| Task | Queries | Metric |" in card and "| questions | 4 (12 pairs) | nDCG@10 |" in card
     assert "- Queries: 8 (24 pairs) of questions" in card
+
+
+def test_a_ranking_is_read_up_to_one_length_by_all_commands(tmp_path):
+    # 200 positions: less than the 256 tokens of a ranking, and more than the 128 of a preset's other rows.
+    model = tiny_model("bert", head="ranking", num_labels=1, max_position_embeddings=200)
+    teacher = save_folder(model, tmp_path / "teacher", "bert")
+    for name in ("train", "held"):
+        write_queries(tmp_path / name, 6)
+    task = tmp_path / "questions.yaml"
+    columns = "columns: {query: query, documents: [positive, negatives]}"
+    files = "files: {train: train/queries.jsonl, validation: held/queries.jsonl}"
+    task.write_text(f"name: questions\ntype: ranking\n{columns}\n{files}\n")
+    assert choose_recipe(teacher, 1, task)["corpus"]["length"] == 200
+    limbeck.finetune(teacher, str(task), output=tmp_path / "tuned", preset="quick", overrides=["epochs=1"])
+    limbeck.evaluate(teacher, str(task), output=tmp_path / "scores", as_is=True)
+    limbeck.evaluate(teacher, str(task), output=tmp_path / "short", as_is=True, overrides=["length=24"])
+    lengths = {}
+    for name in ("tuned", "scores", "short"):
+        [line] = (tmp_path / name / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        lengths[name] = json.loads(line)["settings"]["length"]
+    assert lengths == {"tuned": 200, "scores": 200, "short": 24}
+
+
+def test_cut_pairs_are_counted_with_the_way_to_read_more_of_them(teacher, tmp_path):
+    write_queries(tmp_path / "held", 2)
+    task = tmp_path / "questions.yaml"
+    columns = "columns: {query: query, documents: [positive, negatives]}"
+    task.write_text(f"name: questions\ntype: ranking\n{columns}\nfiles: {{validation: held/queries.jsonl}}\n")
+    result = limbeck.evaluate(teacher, str(task), output=tmp_path / "short", as_is=True, overrides=["length=8"])
+    [note] = [note for note in result.evaluation.notes if "cut" in note]
+    assert note.startswith("questions validation: 6 query-document pairs cut to 8 tokens (such as 'who is 0?'")
+    assert note.endswith("; a greater --set length (at most 128) reads more of them")

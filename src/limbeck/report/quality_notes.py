@@ -423,6 +423,9 @@ def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     # The scores of a ranking are means over queries.
     if (scores.queries or row_count) < _FEW_ROWS:
         note += " (few, so the scores are rough)"
+    # Another command may read the same rows up to another length, which gives other scores.
+    if scores.length is not None:
+        note += f"; length: {counted(scores.length, 'token')}"
     if scores.teacher_name:
         note += f"; teacher: {scores.teacher_name}"
     return f"{note}."

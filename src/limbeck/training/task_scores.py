@@ -73,12 +73,12 @@ def measure_tasks(
             )
         except LimbeckError as error:
             figures_of_task = [records.DevelopmentFigures(task=task.name, unavailable=str(error))]
-        all_figures += [_with_names(figures, plan, stage) for figures in figures_of_task]
+        all_figures += [_with_facts(figures, plan, stage) for figures in figures_of_task]
     return all_figures
 
 
-def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: StagePlan) -> records.DevelopmentFigures:
-    """Return figures with the names by which a reader of the record knows the teacher and the rows.
+def _with_facts(figures: records.DevelopmentFigures, plan: RunPlan, stage: StagePlan) -> records.DevelopmentFigures:
+    """Return figures with what a reader of the record knows the teacher and the rows by, and the length of the rows.
 
     Args:
         figures: The scores on a split, or the reason why there are none.
@@ -86,6 +86,8 @@ def _with_names(figures: records.DevelopmentFigures, plan: RunPlan, stage: Stage
         stage: The stage whose teacher was scored, and whose development rows they are if the recipe names no tasks.
     """
     fields: dict[str, Any] = {}
+    if figures.unavailable is None:
+        fields["length"] = _length_of_student(stage)
     # The rows may have chosen the step of the student: also where the recipe names a task, if it is the task of the
     # stage's development rows.
     development = stage.development
@@ -147,8 +149,7 @@ def _score_on_task(
     # Only labelled rows teach the head of a task.
     assert isinstance(stage.corpus, LabelledSettings)
     tokenizer = tokenizers.student
-    # A student may read shorter rows than its teacher.
-    student_length = stage.corpus.student_length or stage.corpus.length
+    student_length = _length_of_student(stage)
     prepared = prepare_rows(data, stage.corpus, tokenizer, length=student_length)
     # The stage reads the head of its teacher if the teacher has one for this task. Stored outputs have no weights.
     has_teacher = stage.teacher_head is not None and stage.teacher.is_one_model
@@ -200,6 +201,12 @@ def _score_on_task(
         )
         for split, outputs in student_outputs.items()
     ]
+
+
+def _length_of_student(stage: StagePlan) -> int:
+    """Return the most tokens of a row that the student of a stage reads, which may be fewer than its teacher reads."""
+    assert isinstance(stage.corpus, LabelledSettings)
+    return stage.corpus.student_length or stage.corpus.length
 
 
 def _outputs_by_split(

@@ -315,6 +315,7 @@ class DevelopmentFigures(Record):
         split: The scored split, or the file of the development rows.
         rows: How many there are.
         queries: How many queries these rows are of, in a ranking; None for other kinds, and in older records.
+        length: Most tokens of a row or window that the student reads; None in older records.
         teacher: Metric to score, the main one first, as `limbeck.kinds` has them; empty without a teacher.
         student: The student's.
         only_answer: The one answer that the student gives to all rows; None where it gives several.
@@ -339,6 +340,7 @@ class DevelopmentFigures(Record):
     split: str = ""
     rows: Number | None = None
     queries: Number | None = None
+    length: Number | None = None
     teacher: dict[str, Number | None] = Field(default_factory=dict)
     student: dict[str, Number | None] = Field(default_factory=dict)
     positive: str | None = None

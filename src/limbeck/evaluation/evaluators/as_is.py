@@ -19,7 +19,7 @@ from limbeck.evaluation.evaluators.evaluator import (
     register_as_evaluator,
 )
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask, TokenKeys, prepare
-from limbeck.evaluation.evaluators.rows import plan_task, rows_of
+from limbeck.evaluation.evaluators.rows import plan_task, rows_of, settings_for_models
 from limbeck.evaluation.evaluators.split_scores import score_splits
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
@@ -52,7 +52,7 @@ class AsIs(Evaluator):
         self, task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], request: EvaluationRequest
     ) -> PlannedCells:
         """Return one cell, by default in float32."""
-        settings = task.settings
+        settings = settings_for_models(task, models, request)
         match = head_match.match_head(model.name, load_config(model.name), task.task, request.classes)
         point = AsIsPoint(
             length=settings.length,
@@ -78,6 +78,7 @@ class AsIs(Evaluator):
             length=point.length,
             stride=point.stride,
             max_scored_rows=point.max_scored_rows,
+            positions=model.shape.positions,
             # A task without scored splits would have no result if it were not predicted.
             predicting=point.predict or not task.task.scored,
         )

@@ -34,7 +34,7 @@ from limbeck.evaluation.evaluators.prepared_task import (
     prepare,
     select_split,
 )
-from limbeck.evaluation.evaluators.rows import grid_of, plan_task, rows_of, seeds_of
+from limbeck.evaluation.evaluators.rows import grid_of, plan_task, rows_of, seeds_of, settings_for_models
 from limbeck.evaluation.evaluators.split_scores import score_splits
 from limbeck.evaluation.plan.cell import Cell
 from limbeck.evaluation.plan.planned_model import PlannedModel
@@ -75,8 +75,9 @@ class FineTuned(Evaluator):
     ) -> PlannedCells:
         """Return a cell for every grid point and seed, seeds innermost."""
         cells = []
-        for point in grid_of(task.task, task.settings):
-            cells += [Cell(model.name, task.name, point, seed=seed) for seed in seeds_of(task.settings, request)]
+        settings = settings_for_models(task, models, request)
+        for point in grid_of(task.task, settings):
+            cells += [Cell(model.name, task.name, point, seed=seed) for seed in seeds_of(settings, request)]
         return PlannedCells(cells)
 
     def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
@@ -92,6 +93,7 @@ class FineTuned(Evaluator):
             length=point.length,
             stride=point.stride,
             max_scored_rows=point.max_scored_rows,
+            positions=model.shape.positions,
             max_train_rows=point.max_train_rows,
             training=True,
         )

@@ -16,6 +16,7 @@ from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EvaluatedTask
 from limbeck.evaluation.evaluators.prepared_task import select_split
 from limbeck.evaluation.plan.identity import data_fingerprint, training_set_fingerprint
+from limbeck.evaluation.plan.planned_model import PlannedModel
 from limbeck.evaluation.plan.points import TrainingPoint, training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
@@ -97,6 +98,25 @@ def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskDat
     if has_train_rows and needs_development_rows and not has_development_rows:
         return hold_out_rows(data)
     return data
+
+
+def settings_for_models(task: EvaluatedTask, models: Sequence[PlannedModel], request: EvaluationRequest) -> FineTuning:
+    """Return the settings of a task, with a length that all models can read, as in a distillation.
+
+    A length that the user or a preset names stays as it is: a model that cannot read it is refused.
+
+    Args:
+        task: The task.
+        models: All models of the evaluation.
+        request: The request.
+    """
+    if request.length_of_kind(task.task) is None:
+        return task.settings
+    length = task.settings.length
+    for model in models:
+        if model.shape.positions:
+            length = min(length, model.shape.positions)
+    return task.settings.model_copy(update={"length": length})
 
 
 def _unknown_metric(task: Task, metric: str) -> str:

@@ -13,7 +13,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.corpus.rows.labelled_rows import without_surrogates
 from limbeck.errors import RecipeError
-from limbeck.evaluation.protocols.overrides import parse_overrides
+from limbeck.evaluation.protocols.overrides import Override, parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS, Protocol
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks.registry import check_data, check_trainable, evaluator_named, find_task, parse_tasks
@@ -78,8 +78,19 @@ class EvaluationRequest:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value, or two task files of one name.
         """
-        overrides = parse_overrides(self.overrides, self._names_in_tables(), as_is=self.as_is)
-        return self.protocol.settings(task, overrides)
+        return self.protocol.settings(task, self._parsed_overrides())
+
+    def length_of_kind(self, task: Task) -> int | None:
+        """Return the length of a task's kind, where rows are read up to it; see `Protocol.length_of_kind`."""
+        return self.protocol.length_of_kind(task, self._parsed_overrides())
+
+    def _parsed_overrides(self) -> list[Override]:
+        """Return the user's settings.
+
+        Raises:
+            RecipeError: for a setting that does not exist.
+        """
+        return parse_overrides(self.overrides, self._names_in_tables(), as_is=self.as_is)
 
     def _names_in_tables(self) -> list[str]:
         """Return the names that overrides and tables have for the tasks.

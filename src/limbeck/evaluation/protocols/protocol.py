@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.registry import Registry
 from limbeck.errors import RecipeError, suggestion
@@ -120,20 +121,44 @@ class Protocol:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        # Each update takes precedence over those before it. The keys of `changes` are names of kinds, groups and tasks.
         values: dict[str, Any] = dict(self.base)
-        values.update(_CHANGES_OF_KINDS.get(task.kind, {}))
-        for key in (task.kind, task.group, task.name):
-            values.update(self.changes.get(key, {}))
-        # First the user's settings of all tasks, then those of this task.
-        for name_of_task in (None, task.name):
-            for overridden_task, settings in overrides:
-                if overridden_task == name_of_task:
-                    values.update(settings)
+        length = self.length_of_kind(task, overrides)
+        if length is not None:
+            values["length"] = length
+        for changes in self._changes_of(task, overrides):
+            values.update(changes)
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
             raise RecipeError(f"--set {mistakes_of(error)[0].removeprefix('recipe: ')}") from None
+
+    def length_of_kind(self, task: Task, overrides: Sequence[Override] = ()) -> int | None:
+        """Return the length of a task's kind, where rows are read up to it; None where another length is named.
+
+        The base of a protocol has the length of short texts. A kind whose rows are longer, such as a ranking, is read
+        as in a distillation, unless the protocol or the user names a length for it.
+
+        Args:
+            task: The task.
+            overrides: The user's settings.
+        """
+        length = kind_of(task.kind).length
+        if length == KindFacts.length:
+            return None
+        names_another = any("length" in changes for changes in self._changes_of(task, overrides))
+        return None if names_another else length
+
+    def _changes_of(self, task: Task, overrides: Sequence[Override]) -> Iterator[Changes]:
+        """Yield the settings that replace those of the base; each takes precedence over those before it."""
+        yield _CHANGES_OF_KINDS.get(task.kind, {})
+        # The keys of `changes` are names of kinds, groups and tasks.
+        for key in (task.kind, task.group, task.name):
+            yield self.changes.get(key, {})
+        # First the user's settings of all tasks, then those of this task.
+        for name_of_task in (None, task.name):
+            for overridden_task, settings in overrides:
+                if overridden_task == name_of_task:
+                    yield settings
 
 
 def _built_in() -> Iterator[tuple[str, Protocol]]:
