@@ -8,7 +8,7 @@ import yaml
 
 import limbeck
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.recipe import budget, choose_recipe, load_recipe, plan_run
+from limbeck.recipe import budget, choose_recipe, choosing, load_recipe, plan_run
 from limbeck.recipe.asked import choose_by_options, merge_options
 from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.models import StudentSpec
@@ -16,7 +16,7 @@ from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.shipped import read_shipped
 from tests.support.models import make_embedding, make_teacher
-from tests.support.task_files import CHUNKS, write_table
+from tests.support.task_files import CHUNKS, write_table, write_tasks
 
 
 @pytest.fixture(scope="module")
@@ -246,11 +246,76 @@ def test_the_vectors_follow_the_quickstart_but_for_what_depends_on_models_and_te
 )
 def test_the_budget_is_the_text_or_half_an_hour(place, monkeypatch, rate, training, told):
     monkeypatch.setattr(budget, "_guess_rate", lambda: (rate, "2 cores"))
-    monkeypatch.setattr(budget, "_size_of_text", lambda *_, **__: 9_000_000)
+    monkeypatch.setattr(choosing, "size_of_text", lambda *_, **__: 9_000_000)
     recipe = chosen(place, "masked_lm")
     found = recipe["stages"][0]["training"]
     assert {key: found[key] for key in found if key in ("max_steps", "num_train_epochs")} == training
     assert told in recipe["reasons"]["stages.0.training"]
+
+
+RANKING = {"type": "ranking", "columns": {"query": "query", "documents": ["positive", "negatives"]}}
+PAIRS = {"type": "pair", "columns": {"text": "sentence1", "pair": "sentence2"}, "labels": ["0", "1", "2"]}
+TAGS = {"type": "token_classification", "labels": ["O", "B-NP", "I-NP", "B-VP", "B-PP"]}
+
+
+@pytest.mark.parametrize("rate", [1e11, 1e5])
+@pytest.mark.parametrize(
+    ("teacher", "rows", "task"),
+    [
+        ("regression", "rankings.jsonl", RANKING),
+        ("classification", "pairs.tsv", PAIRS),
+        ("token_classification", "chunks.txt", TAGS),
+    ],
+)
+def test_rows_of_a_task_file_are_trained_on_as_the_rows_that_are_named_directly(
+    place, monkeypatch, teacher, rows, task, rate
+):
+    # With the slow rate the training is bounded by the cost of a step, so that the tokens of a row count too.
+    monkeypatch.setattr(budget, "_guess_rate", lambda: (rate, "2 cores"))
+    monkeypatch.setattr(budget, "_LEAST_STEPS", 1)
+    rankings = [{"query": f"what is {n}", "positive": "the model", "negatives": ["a text", "it"]} for n in range(20)]
+    (place / "rankings.jsonl").write_text("\n".join(map(json.dumps, rankings)))
+    file = place / f"{teacher}.yaml"
+    file.write_text(yaml.safe_dump({"name": f"my-{teacher}", **task, "files": {"train": rows}}))
+    by_task = chosen(place, teacher, corpus=file.name)
+    by_rows = chosen(place, teacher, corpus=rows)
+    assert by_task["corpus"]["task"] == str(file)
+    assert [stage["training"] for stage in by_task["stages"]] == [stage["training"] for stage in by_rows["stages"]]
+    reason = by_task["reasons"]["stages.0.training"]
+    assert reason == by_rows["reasons"]["stages.0.training"]
+    assert ("passes through" in reason) == (rate == 1e11) and "unknown" not in reason
+
+
+def test_the_files_of_a_built_in_task_in_a_data_folder_have_a_size(place, tmp_path):
+    teacher = make_teacher(tmp_path, head="classification", id2label=dict(enumerate(("not_entailment", "entailment"))))
+    data = write_tasks(tmp_path / "data")
+    recipe = choose_recipe(teacher, 2, "rte", columns={"data": str(data)})
+    size = (data / "RTE/train.tsv").stat().st_size
+    assert f"10 passes through {size / 1000:.2f} kB of text" in recipe["reasons"]["stages.0.training"]
+    # Without the folder the rows are on the Hub.
+    recipe = choose_recipe(teacher, 2, "rte")
+    assert "steps through text of unknown size" in recipe["reasons"]["stages.0.training"]
+
+
+@pytest.mark.parametrize(("corpus", "tokens_of_query"), [("long.jsonl", 7 * 128), ("hub:owner/name", 650)])
+def test_a_step_of_a_ranking_costs_the_tokens_of_all_its_documents(place, monkeypatch, corpus, tokens_of_query):
+    # Each of the seven documents has 300 words, and is cut to the length of the recipe.
+    row = {"positive": "model " * 300, "negatives": ["text " * 300] * 6}
+    lines = [json.dumps({"query": f"who is it {number}", **row}) for number in range(100)]
+    (place / "long.jsonl").write_text("\n".join(lines))
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(budget, "_guess_rate", lambda: (1e7, "2 cores"))
+    monkeypatch.setattr(budget, "_LEAST_STEPS", 1)
+
+    recipe = choose_recipe(place / "regression/teacher-bert", 2, corpus)
+    assert recipe["corpus"]["length"] == 128
+    # Two operations for each weight of the teacher's four layers, and six for each of the student's two.
+    weights_of_layer = 4 * 48**2 + 2 * 48 * 96
+    operations_of_token = (2 * 4 + 6 * 2) * weights_of_layer
+    tokens_of_step = 8 * tokens_of_query
+    steps = int(30 * 60 * 1e7 / operations_of_token / tokens_of_step)
+    assert recipe["stages"][0]["training"]["max_steps"] == steps
+    assert recipe["reasons"]["stages.0.training"].startswith(f"{steps} steps through")
 
 
 def test_a_student_that_cannot_start_from_layers_starts_at_random(place, tmp_path):

@@ -44,6 +44,8 @@ class KindFacts:
         has_text_files: Whether rows may name their texts by ids, with the texts in files of their own.
         outputs: Names of the head's outputs, as `transformers` and exported graphs have them.
         length: Most tokens of a row in a recipe that is written for the user.
+        usual_tokens: Rough mean of the tokens of a row, of a query with all of its documents. It is used where no row
+            can be read early.
         rows: What a row is made of, in words.
         metrics_of_class: Those of `metrics` that score one class, which a task names as its `positive`.
         metrics_by_name: Those of `metrics` that score a task only if it names them.
@@ -59,6 +61,7 @@ class KindFacts:
     has_text_files: bool = False
     outputs: tuple[str, ...] = ("logits",)
     length: int = 128
+    usual_tokens: int = 50
     rows: str = "a text and its label"
     metrics_of_class: tuple[str, ...] = ()
     metrics_by_name: tuple[str, ...] = ()
@@ -220,12 +223,14 @@ KINDS = KindTable(
             metrics=("exact_match", "f1_answer"),
             outputs=("start_logits", "end_logits"),
             length=384,
+            usual_tokens=150,
             rows="a question, a context and answers",
         ),
         "token_classification": KindFacts(
             label="token",
             head="ForTokenClassification",
             columns=("tokens", "tags"),
+            usual_tokens=30,
             rows="words and their tags",
             metrics=("f1_entity", "precision_entity", "recall_entity", "accuracy"),
             has_classes=True,
@@ -238,6 +243,7 @@ KINDS = KindTable(
             problem_type="regression",
             output="relevance",
             length=256,
+            usual_tokens=650,  # Five documents of 130 tokens.
             rows="a query and its documents",
         ),
         "similarity": KindFacts(label="value", head=None, metrics=("spearman", "pearson")),

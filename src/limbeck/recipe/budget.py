@@ -14,11 +14,8 @@ from rich.filesize import decimal
 from limbeck.core.blocks import counted
 from limbeck.core.devices import choose_device
 from limbeck.core.machine import available_cores
-from limbeck.corpus.files.addresses import is_remote
-from limbeck.corpus.sources.file_sources import find_files
-from limbeck.corpus.sources.named_sources import SOURCES, holds_texts_alone, source_kind
-from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.recipe.chosen_models import ChosenModels, count_weights
+from limbeck.recipe.text_size import BYTES_OF_TOKEN
 
 MINUTES = 30
 """Most minutes of training, all stages together, by the estimate from sizes."""
@@ -30,10 +27,6 @@ TOKENS_OF_SENTENCE = 22
 """Mean number of tokens in a sentence."""
 TOKENS_OF_BLOCK = 100
 """Mean number of tokens in a block of a document."""
-TOKENS_OF_ROW = 50
-"""Mean number of tokens in a labelled row."""
-_BYTES_OF_TOKEN = 4.5
-"""Mean number of bytes of text in a token."""
 _RATE_OF_CORE = 50e9
 """Floating-point operations a second of one core."""
 _RATE_OF_ACCELERATOR = 30e12
@@ -58,22 +51,20 @@ class Budget:
 
 def choose_budget(
     models: ChosenModels,
-    sources: list[str],
-    tokens_per_step: int,
+    size: int | None,
+    tokens_per_step: float,
     passes: int,
     *,
     stages: int = 1,
-    of_rows: bool = False,
 ) -> Budget:
     """Choose the passes through the text, or a number of steps where these passes would take longer than `MINUTES`.
 
     Args:
         models: Teacher and student.
-        sources: The text.
+        size: Bytes of the text; None where they are not known before it is read.
         tokens_per_step: Estimated number of tokens in a step.
         passes: Most passes of a stage.
         stages: Number of stages that share the minutes.
-        of_rows: Whether the sources have labelled rows.
     """
     # Operations a second, and the machine in words.
     rate, machine = _guess_rate()
@@ -81,8 +72,7 @@ def choose_budget(
     operations_per_token = 2 * count_weights(models.teacher.shape) + 6 * count_weights(models.student.shape)
     # Tokens that a stage can read in its share of the minutes.
     affordable_tokens = MINUTES * 60 * rate / operations_per_token / stages
-    size = _size_of_text(sources, of_rows=of_rows)
-    tokens = None if size is None else size / _BYTES_OF_TOKEN
+    tokens = None if size is None else size / BYTES_OF_TOKEN
     text = "text of unknown size" if size is None else f"{decimal(size, precision=2)} of text"
 
     most_tokens = max(affordable_tokens, _LEAST_STEPS * tokens_per_step)
@@ -119,22 +109,3 @@ def _guess_rate() -> tuple[float, str]:
         return _RATE_OF_ACCELERATOR, f"one {device} device"
     cores = available_cores()
     return cores * _RATE_OF_CORE, counted(cores, "core")
-
-
-def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
-    """Bytes of the text of all sources together; None where the size of one is not known before it is read."""
-    total = 0
-    for source in sources:
-        is_named_task = of_rows and (source in TASKS or is_own_task(source))
-        is_local = source_kind(source) is SOURCES["files"] and not is_remote(source)
-        if is_named_task or not is_local:
-            return None
-        # Rows are read whole, so the size of their files counts. Of other text only the column `text` does.
-        if of_rows and not holds_texts_alone(source):
-            size = find_files(source).stored_size()
-        else:
-            size = find_files(source, "text").size()
-        if size is None:
-            return None
-        total += size
-    return total

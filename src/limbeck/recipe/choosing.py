@@ -24,7 +24,7 @@ from limbeck.models.families import family_of
 from limbeck.models.family_table import families
 from limbeck.models.heads import head_of
 from limbeck.models.sentences import SentencePooling
-from limbeck.recipe.budget import PASSES, TOKENS_OF_BLOCK, TOKENS_OF_ROW, TOKENS_OF_SENTENCE, choose_budget
+from limbeck.recipe.budget import PASSES, TOKENS_OF_BLOCK, TOKENS_OF_SENTENCE, choose_budget
 from limbeck.recipe.chosen_held_out import recipe_of_run, with_held_out
 from limbeck.recipe.chosen_models import ChosenModels, choose_models
 from limbeck.recipe.chosen_rows import choose_rows
@@ -34,6 +34,7 @@ from limbeck.recipe.models import TeacherSpec, model_alone, names_start
 from limbeck.recipe.shipped import read_shipped
 from limbeck.recipe.stage_terms import compose_terms, needed_head
 from limbeck.recipe.stages import StageSpec
+from limbeck.recipe.text_size import size_of_text, sizes_of_rows
 
 _WIDTH_OF_RATES = 384
 """Width of the students whose learning rates were measured: the quickstart's, and those of tasks."""
@@ -259,7 +260,7 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     training.pop("max_steps", None)
     training["learning_rate"] = _rate_for_width(training["learning_rate"], models.student.shape.hidden)
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_SENTENCE
-    budget = choose_budget(models, sources, tokens_per_step, PASSES)
+    budget = choose_budget(models, size_of_text(sources), tokens_per_step, PASSES)
     stage["training"] = {**budget.training, **training}
 
     # Text is cut as the quickstart cuts it, though never longer than both models can read.
@@ -305,7 +306,7 @@ def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _
     training: dict[str, Any] = dict(TEXT_TRAINING)
     training.pop("max_steps")  # The budget gives the steps.
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_BLOCK
-    budget = choose_budget(models, sources, tokens_per_step, PASSES)
+    budget = choose_budget(models, size_of_text(sources), tokens_per_step, PASSES)
     if models.teacher.config.model_type in families:
         method = "minilmv2"
         reason = "relations of one layer fit students of any width and number of heads"
@@ -350,8 +351,9 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
     corpus["length"] = models.fit_length(KINDS[kind].length)
 
     passes = training.pop("num_train_epochs")
-    tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_ROW
-    budget = choose_budget(models, sources, tokens_per_step, passes, stages=len(methods), of_rows=True)
+    sizes = sizes_of_rows(corpus, columns, kind, models.teacher)
+    tokens_per_step = training["per_device_train_batch_size"] * sizes.tokens_of_row
+    budget = choose_budget(models, sizes.size, tokens_per_step, passes, stages=len(methods))
     stages: list[dict[str, Any]] = []
     for number, method in enumerate(methods, start=1):
         stage: dict[str, Any] = {}

@@ -125,13 +125,26 @@ class TaskRows:
         Raises:
             CorpusError: for a missing file or column, or a label outside the set.
         """
+        self.first_rows(most=1)
+
+    def first_rows(self, most: int) -> list[LabelledRow]:
+        """Return the first rows, as evaluation has them; none where they are not known without reading much.
+
+        Args:
+            most: Rows that are read; of a split that joins others, rows of each.
+
+        Raises:
+            CorpusError: for a missing file or column, or a label outside the set.
+        """
         if not self.files:
+            rows: list[LabelledRow] = []
             for key in self._splits.keys_to_read(self.split):
-                self._splits.check(key)
-            return
+                rows += self._splits.first_rows(key, most)
+            return rows
         are_read_whole = any(is_read_whole(Path(file)) for file in self.files)
-        if not are_read_whole:
-            self._read_files(most=1)
+        if are_read_whole:
+            return []
+        return self._read_files(most).rows
 
     def load(self) -> TaskData:
         """Return the rows as evaluation has them.

@@ -239,24 +239,36 @@ class Splits:
     def check(self, key: str) -> None:
         """Refuse the file of a split if its first row does not fit the task.
 
-        Nothing is checked on the Hub, nor in a file whose first row is known only after all of it was read.
-
         Args:
             key: A split that is not joint.
 
         Raises:
             CorpusError: if the file is missing, or its first row does not fit.
         """
+        # Reading the first row raises an error if the row does not fit.
+        self.first_rows(key, most=1)
+
+    def first_rows(self, key: str, most: int) -> list[LabelledRow]:
+        """Return the first rows of a split.
+
+        Nothing is read on the Hub, nor of a file whose first row is known only after all of it was read.
+
+        Args:
+            key: A split that is not joint.
+            most: Rows of the file that are read.
+
+        Raises:
+            CorpusError: if the file is missing, or one of these rows does not fit.
+        """
         place = self._locate(key)
         if place.is_on_hub:
-            return
+            return []
         file = place.file()
         if is_read_whole(file.path):
-            return
-        # Reading the first row raises an error if the row does not fit.
+            return []
         rows = place.read_rows(file, SourceReport())
         columns = file.source.columns or place.definition.columns
-        read_labelled_rows(rows, place.task, place.facts, columns, SourceReport(), most=1)
+        return read_labelled_rows(rows, place.task, place.facts, columns, SourceReport(), most=most)
 
     def read(self, key: str) -> SplitContent:
         """Return the rows of a split.
