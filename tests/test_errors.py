@@ -76,9 +76,21 @@ def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
         ("--keep-weights is 'x' (see --as-is)", "keep_weights is 'x' (see as_is=True)"),
         (
             "Continue with: limbeck distill --resume --output run, or start again with --overwrite.",
-            "Continue with: limbeck distill --resume --output run, or start again with overwrite=True.",
+            'Continue with: limbeck.distill(resume=True, output="run"), or start again with overwrite=True.',
         ),
-        ("see `limbeck recipe --example`; or --set a=1", "see `limbeck recipe --example`; or overrides a=1"),
+        ("see `limbeck recipe --example`; or --set a=1", 'see `limbeck recipe --example`; or overrides="a=1"'),
+        ("Start again with --overwrite --set a.b=0.39.", 'Start again with overwrite=True, overrides="a.b=0.39".'),
+        ("--steps 0 and --minutes 2.5 and --seeds 1.", "steps=0 and minutes=2.5 and seeds=1."),
+        ("; or with: limbeck finish my runs/a", '; or with: limbeck.finish("my runs/a")'),
+        ("`limbeck distill --steps 0` makes it", "`limbeck.distill(steps=0)` makes it"),
+        (
+            "continue: limbeck distill --resume --output a --set b=C --set d=E",
+            "continue: limbeck distill --resume --output a --set b=C --set d=E",
+        ),
+        (
+            "`limbeck distill recipe.yaml --output a` and limbeck distill",
+            "`limbeck distill recipe.yaml --output a` and limbeck distill",
+        ),
         ("'--resume' and a--b and x -- y", "'--resume' and a--b and x -- y"),
     ],
 )

@@ -1,16 +1,22 @@
 """Calls in Python: what commands do, with lists where they have commas, and mistakes refused in a line."""
 
 import inspect as standard
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from transformers import AutoModel, AutoTokenizer
 
 import limbeck
 from limbeck import inspection
+from limbeck.api.calls import checked_call
+from limbeck.api.named_recipes import print_reasons
 from limbeck.errors import LimbeckError, RecipeError
+from limbeck.recipe.schema import Recipe
+from limbeck.training.warn import warn
 from tests.support import mapping_search
 from tests.support.models import make_teacher
 from tests.support.task_files import CHUNKS, write_tasks
@@ -55,6 +61,25 @@ def test_results_show_themselves_and_write_their_report(evaluated, tmp_path):
     assert page.count("white-space:pre;") == 1 and "RTE" in page, "one table"
     written = evaluated.report(tmp_path / "page.html")
     assert written.is_file() and limbeck.report(evaluated, tmp_path / "b.html").html == tmp_path / "b.html"
+
+
+def test_lines_that_a_call_prints_name_its_arguments():
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    recipe = Recipe.model_construct(reasons={"corpus.task": "classification; name the labels with --label-column"})
+
+    def print_lines():
+        warn(console, "Start again with --overwrite --set corpus.held_out=0.39, for 91 of 233 documents.")
+        print_reasons(recipe, console)
+
+    print_lines()
+    as_commands = text.getvalue()
+    assert "with --overwrite --set corpus.held_out=0.39, for" in as_commands
+    assert "the labels with --label-column." in as_commands
+    text.truncate(0)
+    checked_call(print_lines)()
+    assert 'with overwrite=True, overrides="corpus.held_out=0.39", for' in text.getvalue()
+    assert "the labels with label_column." in text.getvalue()
 
 
 def test_one_model_and_one_task_need_no_list(folder, data, tmp_path):

@@ -114,6 +114,18 @@ class Found(ShownResult):
         return "a\n1"
 
 
+def test_notes_of_a_result_name_arguments(notebook):
+    class Noted(ShownResult):
+        def blocks(self):
+            yield Notes(("Keep the start: --steps 0 makes a student of it.",))
+
+        def _csv(self):
+            return ""
+
+    assert str(Noted()) == "Keep the start: steps=0 makes a student of it."
+    assert "the start: steps=0 makes" in Noted()._repr_html_()
+
+
 def test_a_notebook_shows_a_result_once(notebook, monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert repr(Found()) == "One line." and "One line." in Found()._repr_html_()

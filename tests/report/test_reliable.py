@@ -130,7 +130,7 @@ def test_a_start_of_two_students_says_so():
         "difference is the gain from the training. Both start from teacher layers 1, 6."
     )
     more_text = (
-        " This may flatter the training, because a fit to more text can be better: 'limbeck distill --steps 0' makes "
+        " This may flatter the training, because a fit to more text can be better: `limbeck distill --steps 0` makes "
         "such a student."
     )
     assert f"{note}{more_text}\n" in comparison_markdown(values)

@@ -33,7 +33,7 @@ def recipe(bert_folder, text_folder, tmp_path):
 
 def stop_at(recipe, step):
     """Stop a run by Ctrl-C before a step of its first stage, which it still takes, and return its folder."""
-    with at_step(step - 1, send(signal.SIGINT)), pytest.raises(Interrupted, match="limbeck finish"):
+    with at_step(step - 1, send(signal.SIGINT)), pytest.raises(Interrupted, match=r"limbeck\.finish"):
         distill(recipe)
     return Path(recipe["output"])
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_finished_is_refused_in_a_line(recipe, tmp_path):
         limbeck.finish(folder)
     for checkpoint in checkpoints:
         shutil.rmtree(checkpoint)
-    with pytest.raises(OutputError, match=r"has no checkpoint yet.*--resume"):
+    with pytest.raises(OutputError, match=r"has no checkpoint yet.*resume=True"):
         limbeck.finish(folder)
 
 

@@ -53,7 +53,7 @@ def run_of_passes(bert_folder, text_folder, tmp_path_factory):
         ),
         (
             {"steps": 0},
-            "steps 0 trains nothing, but .* has begun; leave steps out, end the run early with `limbeck fin",
+            "steps=0 trains nothing, but .* has begun; leave steps out, end the run early with `limbeck.fin",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -73,7 +73,7 @@ def test_the_command_names_its_options(run, capsys):
 
 
 def test_a_run_of_passes_is_not_said_to_take_other_steps(run_of_passes):
-    words = "trains for 3 passes through the text; leave {} out, end the run early with `limbeck finish"
+    words = "trains for 3 passes through the text; leave {} out, end the run early with `limbeck.finish"
     with pytest.raises(OutputError, match=f"minutes cannot change .*{words.format('minutes')}"):
         distill(output=run_of_passes, resume=True, minutes=1)
     with pytest.raises(OutputError, match=f"steps can change a run only if .*{words.format('steps')}"):

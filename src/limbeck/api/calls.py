@@ -19,6 +19,7 @@ from limbeck.api.progress import announcing_libraries
 from limbeck.api.requests.fields import options_of, python_fields
 from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import LimbeckError, RecipeError, suggestion
+from limbeck.option_names import called_from_python
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +51,7 @@ def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R])
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that users call: it refuses wrong arguments, and its errors name Python's arguments.
+    """Decorate a function that users call: it refuses wrong arguments, and its messages name Python's arguments.
 
     Raises:
         RecipeError: for an argument that the function does not have, or that is missing.
@@ -79,9 +80,10 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def named_for_python() -> Iterator[None]:
-    """Let errors name options as Python's arguments inside the block: `resume=True` for `--resume`."""
+    """Let errors and printed lines name options as Python's arguments in the block: `resume=True` for `--resume`."""
     try:
-        yield
+        with called_from_python():
+            yield
     except LimbeckError as error:
         error.name_arguments()
         raise

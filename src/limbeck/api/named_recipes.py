@@ -17,6 +17,7 @@ from rich.console import Console
 from limbeck.api.objects import Objects
 from limbeck.api.requests.distil import ValidateRequest
 from limbeck.api.training_objects import method_of, training_of
+from limbeck.core.progress_bars import print_plain
 from limbeck.errors import LimbeckError
 from limbeck.recipe.asked import check_chosen_by, choose_by_options, given_document, merge_options
 from limbeck.recipe.overrides import apply_overrides
@@ -106,7 +107,7 @@ def add_reasons(document: dict[str, Any], reasons: Mapping[str, str]) -> None:
 def print_reasons(recipe: Recipe, console: Console) -> None:
     """Print the reasons in a recipe, a line each."""
     for key, reason in (recipe.reasons or {}).items():
-        console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, f"{key}: {reason}.")
 
 
 def _check_folder(

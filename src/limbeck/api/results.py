@@ -20,6 +20,7 @@ from limbeck.core.escaping import TerminalConsole, printable
 from limbeck.core.notebook_html import html_of_page
 from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import LimbeckError
+from limbeck.option_names import called_from_python
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +66,8 @@ class Shown(ABC):
 
     def _print(self, page: Console) -> None:
         """Print the tables and notes, and the line below them."""
-        page.print(for_console(*self.blocks()), highlight=False, markup=False)
+        with called_from_python():
+            page.print(for_console(*self.blocks()), highlight=False, markup=False)
         if self.place:
             page.print(self.place, highlight=False, markup=False, soft_wrap=True)
 
@@ -73,7 +75,8 @@ class Shown(ABC):
         """Return the result as a notebook shows it."""
         parts = []
         for are_tables, blocks in groupby(self.blocks(), key=lambda block: isinstance(block, Table)):
-            parts.append(_html_of(for_console(*blocks), are_lines=not are_tables))
+            with called_from_python():
+                parts.append(_html_of(for_console(*blocks), are_lines=not are_tables))
         if self.place:
             parts.append(_html_of(self.place, are_lines=True))
         figure = self._figure()

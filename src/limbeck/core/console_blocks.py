@@ -25,10 +25,11 @@ from limbeck.core.blocks import (
     counted,
     wrapped,
 )
+from limbeck.option_names import for_caller
 
 
 def console(*blocks: Block) -> RenderableType:
-    """Return blocks for a console."""
+    """Return blocks for a console; their lines name options as the caller knows them."""
     return Group(*_console_lines(blocks))
 
 
@@ -37,11 +38,11 @@ def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
     for block in blocks:
         match block:
             case Paragraph():
-                yield Text(block.text.replace("**", ""), style="bold")
+                yield Text(for_caller(block.text).replace("**", ""), style="bold")
             case Notes():
                 style = "yellow" if block.warning else "dim"
                 for line in block.lines:
-                    yield Text(line, style=style)
+                    yield Text(for_caller(line), style=style)
             case Facts(pairs):
                 for name, value in pairs:
                     yield Text(f"{name}: {value}")

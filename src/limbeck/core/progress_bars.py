@@ -19,6 +19,7 @@ from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
 from limbeck.core.notebook_html import html_of_page
 from limbeck.core.progress import Count, Rate, Report, Tick, amount_of
+from limbeck.option_names import for_caller
 
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
@@ -371,8 +372,8 @@ class _ActivityBars(Bars):
 
 
 def print_plain(console: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is: no markup, no colours of its words, no wrapping."""
-    console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+    """Print a line without markup, colours of words, or wrapping; it names options as the caller knows them."""
+    console.print(for_caller(line), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class ProgressBar(Bars):

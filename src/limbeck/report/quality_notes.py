@@ -281,7 +281,7 @@ def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
     if start.fitted_tokens < _ENOUGH_FITTED_TOKENS:
         note += " This may flatter the training, because a fit to more text can be better"
         # A student of labelled rows is not fitted by `--steps 0`.
-        note += "." if has_head else ": 'limbeck distill --steps 0' makes such a student."
+        note += "." if has_head else ": `limbeck distill --steps 0` makes such a student."
     return note
 
 

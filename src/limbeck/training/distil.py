@@ -92,7 +92,7 @@ def distil(
         if resume and not ends_early:
             ends_early = ranks.on_main_rank(partial(_was_being_ended, record.run, folder))
             if ends_early:
-                line = "limbeck finish was stopped before it was done; the run is ended now, and not trained on."
+                line = "`limbeck finish` was stopped before it was done; the run is ended now, and not trained on."
                 print_plain(console, line, "yellow")
 
         # The libraries below are silenced: limbeck itself says what matters.
