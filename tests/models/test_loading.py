@@ -17,6 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from limbeck.models import hub_files
 from limbeck.models.families import shape_of
+from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.hub_files import check_there, hub_answers
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import resolve_model
@@ -204,13 +205,21 @@ def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, saved, 
         load_model(saved / "config.json")
 
 
-def test_the_folder_of_a_run_names_its_student(folder, refused):
-    run = folder.parent / "run"
-    shutil.copytree(folder, run / "student")
-    with refused(f"'{run}' is the folder of a run, not of a model; its student is '{run / 'student'}'"):
-        load_model(run)
-    with refused("is the folder of a run, not of a model"):
-        check_there(run / "student", run)
+@pytest.mark.parametrize("name", ["student", "model"])
+def test_the_folder_of_a_run_or_a_fine_tuning_stands_for_its_model(folder, tmp_path, name):
+    place = tmp_path / "place"
+    shutil.copytree(folder, place / name)
+    assert resolve_model(place) == resolve_model(str(place)) == str(place / name)
+    assert model_fingerprint(str(place)) == model_fingerprint(str(place / name))
+    check_there(place / name, place)
+    load_tokenizer(place)
+    load_model(place)
+
+
+def test_the_folder_of_a_run_without_a_student_says_how_to_get_one(tmp_path, refused):
+    (tmp_path / "run.json").write_text("{}")
+    with refused("has no student yet; continue the run with limbeck distill --resume"):
+        load_model(tmp_path)
 
 
 def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected(offline, refused):

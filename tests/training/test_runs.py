@@ -111,6 +111,9 @@ def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tm
         ("is not empty; choose another folder", str(picture.parent), {}),
         ("is a file", str(tmp_path / "file"), {}),
         ("no output folder", None, {}),
+        # The teacher would be removed before it teaches.
+        ("overwrite=True would remove", recipe["output"], {"overwrite": True, "teacher": recipe["output"]}),
+        ("overwrite=True would remove", recipe["output"], {"overwrite": True, "teacher": str(first.student)}),
     ):
         with refused(line):
             limbeck.distill({**recipe, "output": output}, **options)

@@ -24,16 +24,17 @@ def resolve_model(name_or_path: str | Path) -> str:
     """Resolve a name or path to a local folder or a Hub name.
 
     Args:
-        name_or_path: A folder, `package:NAME` for model files inside an installed Python package, or a Hub
-            name.
+        name_or_path: A folder, also of a run or a fine-tuning, which stands for its model (see `locate_model`);
+            `package:NAME` for model files inside an installed Python package; or a Hub name.
 
     Returns:
         The folder that holds `config.json` (for a sentence-transformers folder of the old layout its
         `0_Transformer` subfolder), or the Hub name unchanged.
 
     Raises:
-        ModelError: for a folder that does not exist, a folder without `config.json`, a package that is not
-            installed or holds no model, or text that can be neither a folder nor a Hub name.
+        ModelError: for a folder that does not exist, a folder without `config.json`, the folder of a run that has no
+            student yet, a package that is not installed or holds no model, or text that can be neither a folder nor a
+            Hub name.
     """
     text = str(name_or_path)
     if text.startswith(PACKAGE_PREFIX):
@@ -48,7 +49,7 @@ def resolve_model(name_or_path: str | Path) -> str:
         is_folder = False
         exists = False
     if is_folder:
-        return str(_config_folder(path))
+        return str(_config_folder(Path(locate_model(path))))
     if exists:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
 
@@ -133,12 +134,6 @@ def _no_config_error(path: Path, modules: list[ModuleEntry]) -> ModelError:
             f"'{path}' has no Transformer to distil: its vectors begin with {classes[0][:80]}; give a model with a "
             "Transformer."
         )
-    student = path / STUDENT
-    if (student / "config.json").is_file():
-        return ModelError(f"'{path}' is the folder of a run, not of a model; its student is '{student}'.")
-    fine_tuned = path / FINE_TUNED
-    if (fine_tuned / "config.json").is_file():
-        return ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{fine_tuned}'.")
     other_error = other_folder_error(path)
     if other_error is not None:
         return other_error

@@ -18,6 +18,7 @@ from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.kept_recipe import document_of, keep_recipe, read_kept_recipe
 from limbeck.training.run_identity import check_same_recipe
+from limbeck.training.run_needs import needs_of_recipe
 
 _RUN_FOLDER = FolderKind(
     name="run",
@@ -104,6 +105,8 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
         OutputError: as `claimed_output`.
     """
     folder = check_free(recipe.output, resume=resume, overwrite=overwrite)
+    if overwrite and folder.is_dir():
+        _check_keeps_needs(folder, recipe)
     if resume and _RUN_FOLDER.is_occupied(folder):
         check_same_recipe(folder, read_kept_recipe(folder), document_of(recipe))
 
@@ -163,6 +166,25 @@ def _not_empty_error(folder: Path) -> OutputError:
         f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, or "
         "choose another folder."
     )
+
+
+def _check_keeps_needs(folder: Path, recipe: Recipe) -> None:
+    """Refuse to remove a run whose folder holds the teacher or the text of the new one.
+
+    Raises:
+        OutputError: naming the place.
+    """
+    removed = folder.resolve()
+    for need in needs_of_recipe(document_of(recipe)):
+        for place in need.places:
+            path = Path(place).expanduser().resolve()
+            is_inside = path == removed or removed in path.parents
+            # Inputs that the new recipe names are kept, see `_remove_run`.
+            if is_inside and path.exists() and removed / INPUTS not in path.parents:
+                raise OutputError(
+                    f"--overwrite would remove '{place}', which the new run needs, from the output folder '{folder}'; "
+                    "choose another folder."
+                )
 
 
 def _remove_run(folder: Path, recipe: Recipe) -> None:

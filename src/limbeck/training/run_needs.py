@@ -64,7 +64,11 @@ def needs_of(folder: Path) -> list[Need]:
     Raises:
         OutputError: if its recipe is missing or damaged.
     """
-    recipe = read_kept_recipe(folder)
+    return needs_of_recipe(read_kept_recipe(folder))
+
+
+def needs_of_recipe(recipe: dict[str, Any]) -> list[Need]:
+    """List the teachers, texts and other files that a recipe names."""
     needs: list[Need] = []
     for prefix, part in _recipe_and_stages(recipe):
         needs += _needs_of_teachers(prefix, part)
