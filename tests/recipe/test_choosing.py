@@ -574,8 +574,11 @@ def choose_rows_of(place, rows, keys, head="classification"):
 def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, reviews):
     options = {"teacher": str(place / "encoder/teacher-bert"), "student": 2, "corpus": [str(reviews)]}
     assert limbeck.validate(**options, text_column="review").recipe.corpus.text_column == "review"
-    with pytest.raises(LimbeckError, match="label_column stars names the label of rows, but this corpus has no task"):
+    with pytest.raises(
+        LimbeckError, match="label_column stars names the label of rows, but this run has no task"
+    ) as error:
         limbeck.validate(**options, **COLUMNS)
+    assert "give a teacher that was fine-tuned on such rows (`limbeck finetune` makes one)" in str(error.value)
 
 
 @pytest.mark.parametrize("teacher", ["encoder", "classification"])

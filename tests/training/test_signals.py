@@ -66,9 +66,11 @@ def test_a_stop_saves_what_a_run_without_it_would_have_come_to(
     line = done.stderr.strip().splitlines()[-1]
     assert done.returncode == code and line.startswith("error: ") and "--resume" in line
     assert signal.getsignal(signal.SIGINT) is before
-    # The first Ctrl-C is answered at once, so that nobody presses it again without knowing the price.
+    # The first signal is answered at once, so that nobody presses Ctrl-C again without knowing the price.
     answer = (tmp_path / "stderr").read_text()
+    assert answer.count("topping after this step.") == 1
     assert ("A second Ctrl-C stops at once" in answer) is (signals[0] == signal.SIGINT)
+    assert ("SIGTERM came" in answer) is (signals[0] == signal.SIGTERM)
     assert record_of(recipe)["status"] == "interrupted"
     saved = [path.name for path in Path(recipe["output"]).rglob("checkpoint-*")]
     at_once = signals == (signal.SIGINT, signal.SIGINT)

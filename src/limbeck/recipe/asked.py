@@ -494,8 +494,9 @@ def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Seq
         if isinstance(overridden_task, Mapping) and {"kind", "label_column"} <= set(overridden_task):
             return with_column
         raise RecipeError(
-            f"--label-column {column} names the label of rows, but this corpus has no task, so its text has no "
-            "labels; leave --label-column out, or give corpus.task.kind, such as classification."
+            f"--label-column {column} names the label of rows, but this run has no task, so it reads text without "
+            "labels; leave --label-column out, give a teacher that was fine-tuned on such rows (`limbeck finetune` "
+            "makes one), or name the task in a recipe (corpus.task.kind, such as classification)."
         )
     task_keys = {"name": task} if isinstance(task, str) else _mapping_or_empty(task)
     return {**corpus, "task": {**task_keys, "label_column": column}}

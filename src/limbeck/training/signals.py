@@ -30,10 +30,12 @@ If it has not, the signal is dropped and sent once more.
 """
 _STANDARD_ERROR = 2
 """The descriptor of standard error."""
-_STOPPING = (
-    b"\nStopping after this step. A second Ctrl-C stops at once, and loses the steps since the last checkpoint.\n"
-)
-"""What the first Ctrl-C is answered with."""
+_ANSWERS = {
+    signal.SIGINT: b"\nStopping after this step. A second Ctrl-C stops at once, and loses the steps since the last "
+    b"checkpoint.\n",
+    signal.SIGTERM: b"\nSIGTERM came: stopping after this step.\n",
+}
+"""The answers to the first signal, since a step may take long."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -130,10 +132,9 @@ class InterruptSaver(TrainerCallback):
             raise KeyboardInterrupt
         if self._received is None:
             self._received = number
-            if number == signal.SIGINT:
-                # Written without a buffer, since the signal may have come in the middle of another write.
-                with suppress(OSError):
-                    os.write(_STANDARD_ERROR, _STOPPING)
+            # Written without a buffer, since the signal may have come in the middle of another write.
+            with suppress(OSError):
+                os.write(_STANDARD_ERROR, _ANSWERS[signal.Signals(number)])
 
 
 @contextmanager
