@@ -76,7 +76,7 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     inner = part_of(part_of(lambda *now: told.append(now), 0.5, 1.0), 0.0, 0.5)
     inner(0.5, "half", Count(3, "cells"))
     inner(1.0, "done")
-    assert told == [(0.625, "half", (3, "cells")), (0.75, "done", None)]
+    assert told == [(0.625, "half", Count(3, "cells")), (0.75, "done", None)]
     assert no_progress(0.5, "x", Count(1, "cells")) is None
 
 
@@ -84,11 +84,11 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     ("seconds", "reports", "line"),
     [
         (6, [(done / 10, "mrpc [x]", Count(done, "cells")) for done in range(4)],
-         "20%: mrpc [x], 10 cells/min, about 48 s left"),
+         "20%: mrpc [x], 10 cells/min, 48 s left"),
         (10, [(0.0, "loading"), (0.0, "loading")], "0%: loading (for 10 s so far)"),
-        (10, [(0.0, "loading"), (0.5, "loading")], "50%: loading, about 20 s left"),
+        (10, [(0.0, "loading"), (0.5, "loading")], "50%: loading, 10 s left"),
         (1, [(0.5, "loading", Count(1, "tasks")), *((0.5 + n / 50, "mrpc", Count(n, "cells")) for n in range(15))],
-         "76%: mrpc, 1.0 cells/s, about 12 s left"),
+         "76%: mrpc, 1.0 cells/s, 12 s left"),
     ],
 )  # fmt: skip
 def test_without_a_terminal_there_is_a_line_now_and_then(clock, monkeypatch, seconds, reports, line):
@@ -184,6 +184,46 @@ def test_no_time_left_is_told_of_work_of_several_kinds(clock):
         "80%: latency, 32 x 128 tokens",
         "81%: latency, 32 x 128 tokens, 2.4 rounds/min",
         "82%: latency, 32 x 128 tokens, 2.4 rounds/min",
+    ]
+
+
+def test_each_part_of_work_has_its_own_percentage_count_and_time_left(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True, in_parts=True) as bar:
+        for part in ("vectors of the teacher", "vectors of the student"):
+            for done in (0, 250, 500):
+                bar(done / 1000, part, Count(done, "tokens", 1000))
+                clock.now += 100 if "teacher" in part else 10
+        bar(0.0, "latency", Count(0, "rounds"))
+        clock.now += 10
+        bar(0.5, "latency", Count(4, "rounds"))
+    assert stream.getvalue().splitlines() == [
+        "0%: vectors of the teacher, 0 of 1,000 tokens",
+        "25%: vectors of the teacher, 250 of 1,000 tokens, 5.0 min left for this part",
+        "50%: vectors of the teacher, 500 of 1,000 tokens, 3.3 min left for this part",
+        "0%: vectors of the student, 0 of 1,000 tokens",
+        "25%: vectors of the student, 250 of 1,000 tokens, 30 s left for this part",
+        "50%: vectors of the student, 500 of 1,000 tokens, 20 s left for this part",
+        "0%: latency",
+        "50%: latency, 24 rounds/min, 10 s left for this part",
+    ]
+
+
+def test_a_long_step_does_not_make_the_time_left_rise(clock):
+    stream = io.StringIO()
+    bar = ProgressBar(Console(file=stream), at_once=True)
+    for share, seconds in [(0.0, 100), (0.5, 40), (None, 40), (0.7, 10), (0.72, 10), (0.75, 200), (0.8, 10)]:
+        bar._repeat_line() if share is None else bar(share, "scoring", Count(share * 100, "texts"))
+        clock.now += seconds
+    assert [line.split(", ")[-1] for line in stream.getvalue().splitlines()] == [
+        "0%: scoring",
+        "1.7 min left",
+        "1.7 min left (for 40 s so far)",
+        "1.3 min left",
+        "1.2 min left",
+        "1.1 min left",
+        # So much longer than the estimate that the time left has to be told.
+        "1.7 min left",
     ]
 
 
@@ -289,7 +329,7 @@ def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     screen, told = terminal(), []
     line_by_line(lambda *now: told.append(now), Console(stderr=True))(0.5, "loading", Count(1, "models"))
     assert screen.getvalue() == ""
-    assert told == [(0.5, "loading", (1, "models"))]
+    assert told == [(0.5, "loading", Count(1, "models"))]
 
 
 def test_nothing_is_said_on_a_quiet_console(clock, capfd):

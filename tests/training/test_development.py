@@ -12,6 +12,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 import limbeck
+from limbeck.core.progress import Count
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.loading import load_model
@@ -86,7 +87,7 @@ def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
     student = Path(whole["output"], "student")
     measure_tasks(plan, load_tokenizers(plan), student, lambda *_, **__: teacher, lambda *said: told.append(said))
     assert [share for share, *_ in told] == [0.5, 1.0], "two models"
-    assert told[0][1:] == ("rows of MRPC", (12, "rows"))
+    assert told[0][1:] == ("rows of MRPC", Count(12, "rows"))
 
 
 def test_scores_by_step_show_their_rows(whole, tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Runs with a fitted start: instant students, resuming, the untrained start of reports, and what is refused."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -81,9 +80,7 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     limbeck.distill(recipe | {"evaluation": {"enabled": False}})
     # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
-    read = [amount for amount in read if amount[2].startswith("tokens in all, ")]
-    passes = [re.sub(r" \([\d,]+ for each\)", "", unit.removeprefix("tokens in all, ")) for _, _, unit in read]
-    assert list(dict.fromkeys(passes)) == ["held-out text", "layer 1 of 2", "layer 2 of 2"]
+    read = [amount for amount in read if amount[2] == "tokens"]
     counts = [done for done, _, _ in read]
     assert counts == sorted(counts), "the count goes on over all passes"
     done, total, _ = read[-1]
@@ -210,20 +207,22 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
     monkeypatch.setattr("limbeck.recipe.chosen_models._FITTED_TOKENS_PER_INPUT", 1)
     comparison = {"speed": False, "pairs": 60, "retrieval_pairs": 10}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", {"layers": [1, 2, 4]}, evaluation=comparison)
-    steps = []
-    shares = []
-
-    def note(share, step, count=None):
-        steps.append(step)
-        shares.append(share)
-
-    monkeypatch.setattr("limbeck.training.distil.evaluate_student", lambda run, report: evaluate_student(run, note))
+    reports = []
+    monkeypatch.setattr(
+        "limbeck.training.distil.evaluate_student",
+        lambda run, report: evaluate_student(run, lambda share, step, count=None: reports.append((share, step, count))),
+    )
     result = limbeck.distill(recipe)
-    assert shares == sorted(shares)
-    assert len({share for share, step in zip(shares, steps, strict=True) if "the start" in step}) > 3
-    assert steps[:2] == ["loading both models", "making the start to compare with"]
-    pattern = r"making the start to compare with: \d[\d,]* of \d[\d,]* tokens in all, held-out text"
-    assert re.fullmatch(pattern, steps[2])
+    of_measures = ["vectors of the teacher", "vectors of the student", "vectors of the untrained start"]
+    assert list(dict.fromkeys(step for _, step, _ in reports)) == [
+        "loading both models",
+        "making the untrained start",
+        *[f"agreement, {vectors}" for vectors in of_measures],
+        *[f"passage retrieval, {vectors}" for vectors in of_measures],
+    ]
+    counted = [(share, step, count) for share, step, count in reports if count is not None]
+    assert len({share for share, step, _ in counted if step == "making the untrained start"}) > 3
+    assert all(share == count.done / count.total for share, _, count in counted), "one share and one count"
     tokens = result.record["stages"][0]["tokens"] // 2
     start = result.record["evaluation"]["start"]
     assert start["summary"] == "Both start from teacher layers 1, 2, 4 and copied embeddings."

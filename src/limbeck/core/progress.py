@@ -11,10 +11,12 @@ class Count(NamedTuple):
     Args:
         done: So far; a smaller number than before begins a new count.
         unit: The things, in the plural: `"cells"`.
+        total: All things; None where it is unknown.
     """
 
     done: float
     unit: str
+    total: float | None = None
 
 
 class Report(Protocol):
@@ -67,6 +69,15 @@ def part_of(report: Report, start: float, end: float) -> Report:
         report(start + (end - start) * share, what, count)
 
     return report_part
+
+
+def named(report: Report, what: str) -> Report:
+    """Return a report that names the step itself, whatever the work calls it."""
+
+    def report_named(share: float, _: str, count: Count | None = None, /) -> None:
+        report(share, what, count)
+
+    return report_named
 
 
 _SECONDS_OF_SPAN = {"s": 1, "min": 60, "h": 3600}

@@ -36,6 +36,8 @@ _NOTEBOOK_SECONDS = 0.5
 """Least seconds between two drawings of the bars in a notebook."""
 _NOTEBOOK_CLOCK_SECONDS = 1.0
 """Seconds between two drawings of the bars in a notebook while nothing reports."""
+_LITTLE_LONGER = 1.2
+"""An estimate of the time left that is less than this many times the one before is only a little longer."""
 _LETTERS_BESIDE = 30
 """Letters of a terminal's line for a short bar, the percentage and the clock, with the gaps between them."""
 _NOTEBOOK_WIDTH = 115
@@ -128,17 +130,22 @@ class TimeLeft:
     Args:
         seconds: The time, from the moment of the line.
         form: Its words, with `{seconds}` or `{minutes}` in them.
+        is_counted_down: Whether a line that is repeated has less time left than before. A step that takes longer than
+            its work made believe would be counted down too far, and the next line would have more time left.
     """
 
     seconds: float
     form: str = "about {seconds:.0f} s left"
+    is_counted_down: bool = True
 
     def after(self, passed: float) -> str:
         """The words when some seconds have passed; empty once the estimate has, or where its number would be 0.
 
         An estimate that has passed was too short.
         """
-        seconds = self.seconds - passed
+        seconds = self.seconds
+        if self.is_counted_down:
+            seconds -= passed
         minutes = seconds / 60
         if seconds <= 0:
             return ""
@@ -153,7 +160,7 @@ class Bars:
 
     Where there are lines, one comes every `LINE_SECONDS`, also when nothing reports: a thread repeats the last one, and
     adds for how long it has been the last, to the second, so that no line is like the one before. The work may be a
-    step that takes minutes. The time left is counted down.
+    step that takes minutes.
 
     Args:
         console: The console.
@@ -338,28 +345,42 @@ def activity(console: Console, what: str) -> Iterator[Tick]:
 class Pace:
     """Estimates the time that counted work still takes, from the counts since the first one.
 
+    Args:
+        work: The work in words, behind "left"; empty for all work.
+
     Attributes:
         _first: The first count, and its time in seconds.
         _last: The last count. A smaller one, as of further work of the same activity, begins anew.
+        _last_seconds: The last estimate.
     """
 
-    def __init__(self) -> None:
-        self._first = (0, 0.0)
-        self._last: int | None = None
+    def __init__(self, work: str = "") -> None:
+        self._work = work
+        self._first = (0.0, 0.0)
+        self._last: float | None = None
+        self._last_seconds = math.inf
 
-    def time_left(self, done: int, total: int) -> TimeLeft | None:
-        """Return the estimate after a count; None where it is unknown, as after the first count."""
+    def time_left(self, done: float, total: float) -> TimeLeft | None:
+        """Return the estimate after a count; None where it is unknown, as after the first count.
+
+        An estimate that is a little longer than the one before, as on a busy machine, is not told: the time left would
+        go up and down.
+        """
         now = time.monotonic()
         if self._last is None or done < self._last:
             self._first = (done, now)
+            self._last_seconds = math.inf
         self._last = done
         first_count, began = self._first
         if done == first_count or done >= total:
             return None
         seconds = (now - began) * (total - done) / (done - first_count)
+        if seconds < _LITTLE_LONGER * self._last_seconds:
+            seconds = min(seconds, self._last_seconds)
+        self._last_seconds = seconds
         # These words are short, so that a terminal of 80 columns has room for the clock too.
         form = "{seconds:.0f} s left" if seconds < 60 else "{minutes:.1f} min left"
-        return TimeLeft(seconds, form)
+        return TimeLeft(seconds, form + self._work, is_counted_down=False)
 
 
 class _ActivityBars(Bars):
@@ -384,23 +405,27 @@ class ProgressBar(Bars):
         at_once: Whether the first line is not delayed, where there is no bar.
         is_even: Whether equal shares take about equally long. If they do not, as where several kinds of work follow
             each other, no time left is shown: nobody knows the pace of a step that has not begun.
+        in_parts: Whether the shares are those of parts, which follow each other. A share that is smaller than the one
+            before begins a part. The percentage, the count and the time left are then those of the part.
     """
 
-    def __init__(self, console: Console, *, at_once: bool = False, is_even: bool = True) -> None:
+    def __init__(
+        self, console: Console, *, at_once: bool = False, is_even: bool = True, in_parts: bool = False
+    ) -> None:
         time_column: progress.ProgressColumn = progress.TimeElapsedColumn()
         if is_even:
             time_column = ClockColumn()
         columns = (progress.TaskProgressColumn(), RATE_COLUMN, time_column)
         self._is_even = is_even
+        self._in_parts = in_parts
         # Rich would print each change of another library's bar as a line (redirect_stderr); `_StandardError` does not.
         super().__init__(console, *columns, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("starting", total=1.0, rate="")
         self._rate = Rate()
-        # The unit that is counted now, with the share and the time at which its counting began. The time left is
-        # estimated from these.
-        self._unit = ""
-        self._base_share = 0.0
-        self._base_time = time.monotonic()
+        # What was reported last, by which new work is told, and the pace of the present work.
+        self._share = 0.0
+        self._count = Count(0, "")
+        self._pace = self._new_pace()
         self._standard_error: TextIO | None = None
 
     def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
@@ -411,33 +436,41 @@ class ProgressBar(Bars):
             what: The current step in words.
             count: What the step has counted so far, such as tokens, for the rate.
         """
-        now = time.monotonic()
-        rate = self._rate.per_time(count, now)
-        if count is not None and count.unit != self._unit:
-            # Another kind of work has begun, whose pace has nothing to do with that of the work before: reading tasks
-            # is fast, fine-tuning on them slow. The estimate of the time left begins anew.
-            self._unit = count.unit
-            self._base_share = share
-            self._base_time = now
+        amount = self._rate.per_time(count, time.monotonic())
+        if self._in_parts and count is not None and count.total is not None:
+            amount = amount_of(int(count.done), int(count.total), count.unit)
+        if self._is_new_work(share, count):
+            self._pace = self._new_pace()
             if self._is_even:
                 self.bars.reset(self._task, total=1.0)
-        # On a narrow terminal the step and the clock matter more than the rate.
-        has_room = len(what) + len(rate) + _LETTERS_BESIDE <= self.console.width
-        self.bars.update(self._task, completed=share, description=what, rate=rate if has_room else "")
+        self._share = share
+        self._count = count or self._count
+        # On a narrow terminal the step and the clock matter more than the amount.
+        has_room = len(what) + len(amount) + _LETTERS_BESIDE <= self.console.width
+        self.bars.update(self._task, completed=share, description=what, rate=amount if has_room else "")
         # `_StandardError` has stopped the bar if another library had something to show.
         if self.console.is_terminal:
             self.bars.start()
 
-        left = None
-        done = share - self._base_share
-        if self._is_even and done > 0 and share < 1:
-            seconds_left = (now - self._base_time) * (1 - share) / done
-            left = TimeLeft(seconds_left)
+        left = self._pace.time_left(share, 1.0) if self._is_even else None
         percent = round(share * 100)
         if share < 1:
             # 100 % is said of finished work alone.
             percent = min(percent, 99)
-        self.line(f"{percent}%: {what}", rate, left=left)
+        self.line(f"{percent}%: {what}", amount, left=left)
+
+    def _new_pace(self) -> Pace:
+        return Pace(" for this part" if self._in_parts else "")
+
+    def _is_new_work(self, share: float, count: Count | None) -> bool:
+        """Whether another kind of work has begun, whose pace has nothing to do with that of the work before.
+
+        For example, reading tasks is fast, and fine-tuning on them slow.
+        """
+        if count is not None and count.unit != self._count.unit:
+            return True
+        is_less = share < self._share or (count is not None and count.done < self._count.done)
+        return self._in_parts and is_less
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:

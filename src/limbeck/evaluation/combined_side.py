@@ -35,10 +35,8 @@ class CombinedSide(Side):
             )
         first_vectors = []
         second_vectors = []
-        for index, member in enumerate(self.members):
-            begin = index / len(self.members)
-            end = (index + 1) / len(self.members)
-            first, second = member.encode(texts, progress.part_of(report, begin, end), roles)
+        for member in self.members:
+            first, second = member.encode(texts, report, roles)
             first_vectors.append(first)
             second_vectors.append(second)
         return self.combination.combine(first_vectors), self.combination.combine(second_vectors)

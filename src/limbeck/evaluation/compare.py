@@ -26,15 +26,6 @@ from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
-# Where each measure's part of the progress bar begins and ends, from 0 to 1. The teacher is larger and takes longer.
-_TEACHER_AGREEMENT = (0.0, 0.2)
-_STUDENT_AGREEMENT = (0.2, 0.27)
-_START_AGREEMENT = (0.27, 0.3)
-_TEACHER_RETRIEVAL = (0.3, 0.5)
-_STUDENT_RETRIEVAL = (0.5, 0.57)
-_START_RETRIEVAL = (0.57, 0.6)
-_LATENCY = (0.6, 1.0)
-
 Text = str | tuple[str, str]
 """A held-out text, plain or as (title, body) where the corpus knows its title."""
 
@@ -184,7 +175,7 @@ def compare_models(
         widths: Numbers of components that vectors are cut to for further figures; a width that is not smaller than that
             of both models is skipped.
         seed: Seed of the choice of pairs, the resampling and the token ids.
-        report: Receives the progress of all.
+        report: Receives the progress of each part of the work.
 
     Returns:
         All figures; one that could not be had is None, with a reason in `unavailable`.
@@ -225,7 +216,7 @@ def compare_models(
                 dtype=teacher.dtype or torch.float32,
                 seed=seed,
                 left_out=left_out,
-                report=progress.part_of(report, *_LATENCY),
+                report=report,
             )
         for batch_size, seconds in left_out.items():
             evaluation.unavailable[f"latency with a batch of {batch_size}"] = _why_left_out(
@@ -317,8 +308,11 @@ def _measure_agreement(
     """
     seed = evaluation.settings.seed or 0
     sentences = sides.teacher.choose_sentences(texts, count, seed=seed)
-    teacher_vectors = encode_sentences(sides.teacher, sentences, progress.part_of(report, *_TEACHER_AGREEMENT))
-    student_vectors = encode_sentences(sides.student, sentences, progress.part_of(report, *_STUDENT_AGREEMENT))
+    teacher_vectors = encode_sentences(
+        sides.teacher, sentences, progress.named(report, "agreement, vectors of the teacher")
+    )
+    report_student = progress.named(report, "agreement, vectors of the student")
+    student_vectors = encode_sentences(sides.student, sentences, report_student)
     _note_vector_width(evaluation, sides, teacher_vectors, student_vectors)
     chosen = similarity_strata.stratify_pairs(sentences, teacher_vectors, count, seed=seed)
     teacher_cosines = chosen.cosines(teacher_vectors)
@@ -339,7 +333,7 @@ def _measure_agreement(
         cut = cuts.setdefault(width, records.CutVectors(width=width))
         cut.agreement = measure(inference.cut_vectors(student_vectors, width))
     if sides.starts and evaluation.start is not None:
-        report_start = progress.part_of(report, *_START_AGREEMENT)
+        report_start = progress.named(report, "agreement, vectors of the untrained start")
         agreements = [measure(encode_sentences(side, sentences, report_start)) for side in sides.starts]
         evaluation.start.agreement = best_agreement(agreements)
 
@@ -393,8 +387,8 @@ def _measure_retrieval(
         asymmetric: Whether the student's vectors of sentences also search the teacher's vectors of passages.
     """
     # The teacher reads pairs until the search among them is hard enough; the student then reads the same ones.
-    pool = grow_pool_of(sides.teacher, search, progress.part_of(report, *_TEACHER_RETRIEVAL))
-    report_student = progress.part_of(report, *_STUDENT_RETRIEVAL)
+    pool = grow_pool_of(sides.teacher, search, progress.named(report, "passage retrieval, vectors of the teacher"))
+    report_student = progress.named(report, "passage retrieval, vectors of the student")
     student_queries, student_passages = sides.student.encode(pool.pairs, report_student, retrieval.ROLES)
 
     # Vectors of different widths have no cosines, so the student's then cannot search the teacher's.
@@ -423,7 +417,7 @@ def _measure_retrieval(
         if asymmetric and have_same_width:
             figures.asymmetric = score(cut_queries, cut_passages_of_teacher)
     if sides.starts and evaluation.start is not None:
-        report_start = progress.part_of(report, *_START_RETRIEVAL)
+        report_start = progress.named(report, "passage retrieval, vectors of the untrained start")
         figures_of_starts = []
         for side in sides.starts:
             start_queries, start_passages = side.encode(pool.pairs, report_start, retrieval.ROLES)
@@ -437,18 +431,9 @@ def grow_pool_of(teacher: Side, search: passages.SearchPairs, report: progress.R
     Args:
         teacher: The teacher.
         search: Sentences and passages, of which the first ones are read, and more of them as long as it is too easy.
-        report: Receives the share of all pairs that is read.
+        report: Receives the progress; each time that more pairs are read, a part of the work begins.
     """
-    pairs_read = 0
-
-    def encode_further(further_pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        nonlocal pairs_read
-        begin = pairs_read / len(search.pairs)
-        pairs_read += len(further_pairs)
-        report_part = progress.part_of(report, begin, pairs_read / len(search.pairs))
-        return teacher.encode(further_pairs, report_part, retrieval.ROLES)
-
-    return passages.grow_pool(search, encode_further)
+    return passages.grow_pool(search, lambda pairs: teacher.encode(pairs, report, retrieval.ROLES))
 
 
 def _usable_widths(widths: Sequence[int], student_vectors: Tensor, teacher_vectors: Tensor) -> list[int]:

@@ -147,7 +147,7 @@ def store_compared(
         texts: Held-out texts; None for a run without text.
         amounts: How much is compared.
         seed: Seed of the choice of texts.
-        report: Receives the progress.
+        report: Receives the progress of each part of the work.
 
     Returns:
         The number of texts.
@@ -190,14 +190,14 @@ def _encode_compared(
     if amounts.pairs > 0:
         with suppress(CorpusError):
             sentences = choose_sentences([text_of(text) for text in texts], amounts.pairs, seed=seed)
-            vectors = encode_sentences(teacher, sentences, progress.part_of(report, 0.0, 0.5))
+            vectors = encode_sentences(teacher, sentences, progress.named(report, "agreement, vectors of the teacher"))
             # Each sentence is a pair with itself, since all pairs of sentences may be compared.
             pairs_of_equals = _Pairs([(sentence.text, sentence.text) for sentence in sentences], roles=None)
             yield _Encoded(pairs_of_equals, vectors, vectors)
     if amounts.retrieval_pairs > 0:
         with suppress(CorpusError):
             search = build_search_pairs(texts, amounts.retrieval_pairs, seed=seed)
-            pool = grow_pool_of(teacher, search, progress.part_of(report, 0.5, 1.0))
+            pool = grow_pool_of(teacher, search, progress.named(report, "passage retrieval, vectors of the teacher"))
             yield _Encoded(_Pairs(pool.pairs, ROLES), pool.queries, pool.passages)
 
 

@@ -86,7 +86,7 @@ def batches(
     # A tokenizer without a padding token has None.
     padding_id = tokenizer.pad_token_id or 0
     longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
-    report(0.0, what, Count(0, "tokens"))
+    report(0.0, what, Count(0, "tokens", total))
     for first in range(0, len(rows), batch_size):
         row_numbers = longest_first[first : first + batch_size]
         ids = [torch.tensor(rows[number], dtype=torch.long) for number in row_numbers]
@@ -97,7 +97,7 @@ def batches(
         inputs = {"input_ids": input_ids.to(device), "attention_mask": attention_mask.to(device)}
         yield Batch(row_numbers, inputs, attention_mask.bool())
         tokens_done += int(attention_mask.sum())
-        report(tokens_done / total, what, Count(tokens_done, "tokens"))
+        report(tokens_done / total, what, Count(tokens_done, "tokens", total))
 
 
 class Encoding(TypedDict, total=False):

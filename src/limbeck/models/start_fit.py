@@ -492,7 +492,6 @@ class _Text:
         # Tokens of a pass over each text: about these, until one pass has counted them.
         self._tokens_to_fit = tokens
         self._tokens_held_out = math.ceil(tokens / 10)
-        self._passes = 0
         self._tokens_read = 0
 
     def batches(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
@@ -502,7 +501,6 @@ class _Text:
             output: The end of the layer.
             held_out: Read other text, of a tenth as many tokens, which is never fitted to.
         """
-        self._passes += 1
         tokens_before = self._tokens_read
         for batch in self._batches_of_pass(output, held_out=held_out):
             yield batch
@@ -541,13 +539,7 @@ class _Text:
         total = self._layers * self._tokens_to_fit + 2 * self._tokens_held_out
         # A first pass may read a few more tokens than it was asked for.
         done = min(self._tokens_read, total)
-        layer = self._passes - 1
-        if 1 <= layer <= self._layers:
-            # The number of tokens that the start's summary gives is that of one layer.
-            work = f"layer {layer} of {self._layers} ({self._tokens_to_fit:,} for each)"
-        else:
-            work = "held-out text"
-        self.start.tick(done, total, f"tokens in all, {work}")
+        self.start.tick(done, total, "tokens")
 
     def target(self, batch: SourceText, output: _LayerOutput) -> Tensor:
         """The target of a layer, float64 `[B, L, S]`, in the directions that a narrower student keeps."""

@@ -169,6 +169,6 @@ def _measure(run: Run) -> dict[str, Any]:
         return {}
     run.console.print("Comparing teacher and student …", highlight=False)
     run.heartbeat.begin("evaluation")
-    with run.record.timed("evaluation"), ProgressBar(run.console, is_even=False) as bar:
+    with run.record.timed("evaluation"), ProgressBar(run.console, in_parts=True) as bar:
         report = run.heartbeat.report_with_beats(bar)
         return ranks.on_main_rank(lambda: evaluate_student(run, report))

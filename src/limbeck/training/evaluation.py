@@ -11,8 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.progress import Count, Report, Tick, no_progress, part_of
-from limbeck.core.progress_bars import Pace
+from limbeck.core.progress import Count, Report, Tick, no_progress
 from limbeck.core.records import RunEvaluation, UntrainedStart
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, Start, compare_models, measure_task
@@ -39,30 +38,24 @@ from limbeck.training.student_maker import NO_HEAD_TO_START_WITH
 from limbeck.training.task_scores import last_stage_of_head, measure_tasks
 from limbeck.training.teaching.combined import COMBINATION
 
-_SHARE_OF_FIT = 0.4
-"""Share of the progress that the fit of an untrained start takes."""
-
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     """Load the saved student from disk, as a user would, and compare it with the teacher in float32.
 
     Args:
         run: A run whose student is saved.
-        report: Receives progress.
+        report: Receives the progress of each part of the work.
 
     Returns:
         The figures, by the names of the run's record.
     """
     plan = run.plan
-    report = _Forwards(report)
     report(0.0, "loading both models")
     student = load_model(str(run.student_folder))
     teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
 
     amounts = amounts_of(plan, run.corpora)
     start, no_start = _untrained_start(run, teacher_vectors, student_vectors, amounts, report)
-    # The share of the progress: scores on tasks take about as long as the comparison of vectors and speed.
-    share_of_comparison = 0.5 if last_stage_of_head(plan) is not None else 1.0
     comparison = compare_models(
         teacher_side(run, teacher_vectors),
         _side(run, student, run.tokenizers.student, student_vectors, run.student_folder),
@@ -72,50 +65,28 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         asymmetric=bool(plan.vector_stages),
         widths=plan.trained_widths,
         seed=plan.recipe.seed,
-        report=part_of(report, report.share, max(report.share, share_of_comparison)),
+        report=report,
     )
 
-    report_languages = part_of(report, share_of_comparison, share_of_comparison)
-    _add_languages(run, comparison, teacher_vectors, student_vectors, student, report_languages)
+    _add_languages(run, comparison, teacher_vectors, student_vectors, student, report)
     if no_start:
         comparison.start = UntrainedStart(unavailable=no_start)
 
     begin = time.perf_counter()
-    report_tasks = part_of(report, share_of_comparison, 1.0)
     starts_with_head: Sequence[PreTrainedModel] = ()
     # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
     if plan.stages and _scores_rows(run):
-        starts_with_head, comparison.start = _untrained_with_head(run, report_tasks)
+        starts_with_head, comparison.start = _untrained_with_head(run, report)
     development = measure_tasks(
-        plan, run.tokenizers, run.student_folder, run.teachers.load, report_tasks, starts=starts_with_head
+        plan, run.tokenizers, run.student_folder, run.teachers.load, report, starts=starts_with_head
     )
     if development:
         comparison.seconds["development"] = round(time.perf_counter() - begin, 3)
         scores: dict[str, Any] = {"development": [figures.to_dict() for figures in development]}
     else:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
-        scores = _score_held_out_rows(run, report_tasks, starts_with_head)
+        scores = _score_held_out_rows(run, report, starts_with_head)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
-
-
-class _Forwards:
-    """A report whose share never goes back: a start that is fitted takes a share of the progress, and others do not.
-
-    Args:
-        report: Receives the progress.
-
-    Attributes:
-        share: The share that was reported last.
-    """
-
-    def __init__(self, report: Report) -> None:
-        self.share = 0.0
-        self._report = report
-
-    def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
-        """Pass the progress on; these are the arguments of a `Report`."""
-        self.share = max(self.share, share)
-        self._report(self.share, what, count)
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:
@@ -157,7 +128,7 @@ def _add_languages(
             "an earlier version (set $LIMBECK_CACHE to another folder to build it anew)."
         )
         return
-    report(1.0, "figures by language")
+    report(0.0, "figures by language")
     documents = corpus.held_out_documents()
     documents_of_language = {}
     for language, places in places_of_language.items():
@@ -219,16 +190,11 @@ def _untrained_start(
 
 def _report_start(report: Report) -> Tick:
     """Report that the start is made, and return a function that reports how far its fit is."""
-    what = "making the start to compare with"
+    what = "making the untrained start"
     report(0.0, what)
-    pace = Pace()
 
     def report_amount(done: int, total: int, unit: str, /) -> None:
-        left = pace.time_left(done, total)
-        time_left = "" if left is None else left.after(0.0)
-        # The time stands before the count, which a narrow terminal may cut.
-        begin = f"{what} ({time_left})" if time_left else what
-        report(_SHARE_OF_FIT * done / total, f"{begin}: {done:,} of {total:,} {unit}")
+        report(done / total, what, Count(done, unit, total))
 
     return report_amount
 

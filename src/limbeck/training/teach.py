@@ -380,7 +380,7 @@ def _store_compared(
     else:
         vectors = plan.vectors()
     side = Side(model, tokenizer, vectors, max_length=plan.recipe.evaluation.length)
-    with ProgressBar(console, is_even=False) as bar:
+    with ProgressBar(console, in_parts=True) as bar:
         return store_compared(
             side,
             folder,

@@ -245,7 +245,7 @@ def test_progress_rises_and_temporary_files_are_left_at_no_time(tmp_path, monkey
     assert not any(files for *_, files in seen)
 
     steps = [(detail, count) for _, detail, count, _ in seen if count is not None]
-    assert [count for _, count in steps] == [(step, "steps") for step in range(1, 11)]
+    assert [count for _, count in steps] == [Count(step, "steps") for step in range(1, 11)]
     assert re.fullmatch(r"epoch 1 of 2, step 1 of 10, loss \d\.\d{3}", steps[0][0])
     assert steps[4][0].startswith("epoch 1 of 2, step 5 of 10") and steps[5][0].startswith("epoch 2 of 2, step 6 of 10")
     scored = [(share, detail) for share, detail, count, _ in seen if detail.startswith("scoring")]
@@ -299,7 +299,7 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
     progress.finish_cell(trainings[0], "accuracy 0.853")
     progress.advance(trainings[1], ShareDone(0.5, "", Count(3, "steps")))
     assert [(share, count) for share, _, count in lines] == [
-        (0.25, (5, "steps")), (0.5, (5, "steps")), (0.75, (8, "steps")),
+        (0.25, Count(5, "steps")), (0.5, Count(5, "steps")), (0.75, Count(8, "steps")),
     ]  # fmt: skip
     described = trainings[0].describe()
     assert [line for _, line, _ in lines] == [
@@ -309,7 +309,7 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
     ]
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5))
-    assert lines[-1][2] == (0.5, "cells"), "an evaluator that counts nothing"
+    assert lines[-1][2] == Count(0.5, "cells"), "an evaluator that counts nothing"
 
 
 def test_padding_stands_on_the_right_whatever_the_tokenizer_says(tmp_path):

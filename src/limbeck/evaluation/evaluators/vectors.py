@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from limbeck.core.progress import Count, Report, no_progress, part_of
+from limbeck.core.progress import Report, named, no_progress, part_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.document_search import Search, intervals_over_queries, mean_over_queries
@@ -330,7 +330,7 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
         second,
         reading,
         keep_for=cell.task if is_teacher else None,
-        report=_report_text(part_of(report, 0.0, student_read), "sentence vectors"),
+        report=named(part_of(report, 0.0, student_read), "sentence vectors"),
     )
     teacher = None
     if point.teacher is not None and not is_teacher:
@@ -340,7 +340,7 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
             second,
             teacher_reading,
             keep_for=cell.task,
-            report=_report_text(part_of(report, student_read, all_read), "sentence vectors of the teacher"),
+            report=named(part_of(report, student_read, all_read), "sentence vectors of the teacher"),
         )
 
     scores: Scores = {}
@@ -367,20 +367,6 @@ def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow]
                 figures[AGREEMENT] = agreement
         scores[f"{split}{variant}"] = figures
     return CellResult(scores, intervals=intervals or None)
-
-
-def _report_text(report: Report, what: str) -> Report:
-    """Return a report of a model that reads texts, which puts the share of the text that is read into the words.
-
-    Args:
-        report: Receives the progress.
-        what: What the model makes of the texts.
-    """
-
-    def report_share(share: float, _: str, count: Count | None = None, /) -> None:
-        report(share, f"{what}, {share:.0%} of the text", count)
-
-    return report_share
 
 
 def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

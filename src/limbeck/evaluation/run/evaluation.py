@@ -34,7 +34,7 @@ from limbeck.evaluation.run import kept_weights
 from limbeck.evaluation.run.cell_rows import Provenance, row_of
 from limbeck.evaluation.run.output_folder import prepare_folder
 from limbeck.evaluation.run.pending import PendingTask, prepare_pending, work_of
-from limbeck.evaluation.run.progress import GridProgress, describe_scores
+from limbeck.evaluation.run.progress import GridProgress, describe_score
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.evaluation.run.trainings import Message, ShareDone, SharedTraining, run_trainings
 
@@ -266,7 +266,7 @@ def _run_pending(
         results.append(row)
         if request.keep_weights == "best" and row.status == FINISHED:
             _drop_beaten(folder, results.finished(), cell.model, task_of[cell.task].planned)
-        progress.finish_cell(training, describe_scores(row))
+        progress.finish_cell(training, describe_score(row))
 
     try:
         run_trainings(trainings, workers=request.workers, received=received)

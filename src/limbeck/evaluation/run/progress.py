@@ -36,8 +36,8 @@ class GridProgress:
         self._count_by_training: dict[str, Count] = {}
         # How many cells of each training are not done, by its id.
         self._cells_left = {training.id: len(training.cells) for training in trainings}
-        # The scores of the cell that was done last, in words; empty before the first, and after one that failed.
-        self._last_scores = ""
+        # The score of the cell that was done last, in words; empty before the first, and after one that failed.
+        self._last_score = ""
 
     def advance(self, training: SharedTraining, done: ShareDone) -> None:
         """Report how much of a training is done."""
@@ -46,24 +46,24 @@ class GridProgress:
         line = f"cell {self.ended + 1} of {self.count}: {training.describe()}"
         if done.detail:
             line += f": {done.detail}"
-        if self._last_scores:
-            line += f" ({self._last_scores})"
+        if self._last_score:
+            line += f" ({self._last_score})"
         self._report_share(training, done.share, line)
 
-    def finish_cell(self, training: SharedTraining, scores: str = "") -> None:
+    def finish_cell(self, training: SharedTraining, score: str = "") -> None:
         """Count a cell as done; if it is the last of its training, report the training as done.
 
         Args:
             training: The training of the cell.
-            scores: The scores of the cell in words, which the next lines show; empty for a cell that failed.
+            score: The score of the cell in words, which the next lines show; empty for a cell that failed.
         """
         self.ended += 1
         self._cells_left[training.id] -= 1
-        self._last_scores = f"the last cell: {scores}" if scores else ""
+        self._last_score = f"the last cell: {score}" if score else ""
         if self._cells_left[training.id] == 0:
             line = f"{self.ended} of {self.count} cells done"
-            if self._last_scores:
-                line += f" ({self._last_scores})"
+            if self._last_score:
+                line += f" ({self._last_score})"
             self._report_share(training, 1.0, line)
 
     def _report_share(self, training: SharedTraining, share: float, line: str) -> None:
@@ -100,10 +100,10 @@ class GridProgress:
         return Count(sum(count.done for count in counts), unit)
 
 
-def describe_scores(row: EvaluationCell) -> str:
-    """Return the scores of a finished cell on its first split in words, such as "accuracy 0.853"; empty without any."""
-    if not row.scores:
-        return ""
-    scores_by_split = list(row.scores.values())
-    scores = scores_by_split[0]
-    return ", ".join(f"{metric} {value:.3f}" for metric, value in scores.items() if value is not None)
+def describe_score(row: EvaluationCell) -> str:
+    """Return the first score of a finished cell in words, such as "accuracy 0.853"; empty without any."""
+    for scores in row.scores.values():
+        for metric, value in scores.items():
+            if value is not None:
+                return f"{metric} {value:.3f}"
+    return ""
