@@ -66,17 +66,25 @@ def test_titles_may_be_known():
     assert titled.agreement is not None and titled.student.retrieval is not None
 
 
-def test_progress_grows_from_part_to_part_and_is_counted():
+def test_each_part_of_the_work_has_a_progress_of_its_own_from_0_to_1():
     told = []
     compare(tiny_bert(2), tiny_bert(1), documents(), report=lambda *now: told.append(now))
-    shares = [share for share, _, _ in told]
-    assert shares == sorted(shares)
-    assert shares[0] == 0 and 0.6 < shares[-1] <= 1
-    units = [count.unit for _, _, count in told]
-    assert list(dict.fromkeys(units)) == ["tokens", "rounds"]
-    # Teacher and student, vectors of sentences and of the retrieval: each to its end.
-    assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.2, 0.27, 0.5, 0.57))
-    assert told[-1][1].startswith("latency, ")
+    shares_of_part: dict[str, list[float]] = {}
+    for share, part, count in told:
+        shares_of_part.setdefault(part, []).append(share)
+        if count.unit == "tokens":
+            assert share == count.done / count.total
+    *reading, first_latency, last_latency = shares_of_part
+    assert reading == [
+        "agreement, vectors of the teacher",
+        "agreement, vectors of the student",
+        "passage retrieval, vectors of the teacher",
+        "passage retrieval, vectors of the student",
+    ]
+    assert first_latency.startswith("latency, ") and last_latency.startswith("latency, ")
+    assert all(shares == sorted(shares) for shares in shares_of_part.values())
+    assert all(shares_of_part[part][0] == 0 and shares_of_part[part][-1] == 1 for part in reading)
+    assert shares_of_part[first_latency][0] == 0 and 0.6 < shares_of_part[last_latency][-1] <= 1
 
 
 def test_a_batch_size_that_is_too_slow_is_left_out_with_the_way_to_measure_it(monkeypatch):
