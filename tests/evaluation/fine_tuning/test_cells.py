@@ -13,6 +13,7 @@ import torch
 from scipy.stats import spearmanr
 
 from limbeck.core.progress import Count
+from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.batches import TaskCollator
@@ -25,7 +26,7 @@ from limbeck.evaluation.plan.identity import data_fingerprint, identity
 from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
-from limbeck.evaluation.run.progress import GridProgress
+from limbeck.evaluation.run.progress import GridProgress, describe_score
 from limbeck.evaluation.run.trainings import ShareDone, SharedTraining
 from limbeck.kinds.classification import Classification
 from limbeck.kinds.drawing import draw
@@ -310,6 +311,12 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5))
     assert lines[-1][2] == Count(0.5, "cells"), "an evaluator that counts nothing"
+
+
+def test_a_line_has_one_score_of_a_cell():
+    scores = {"test": {"matthews": None, "spearman": 0.805, "pearson": 0.839}, "test@256": {"spearman": 0.7}}
+    assert describe_score(EvaluationCell.model_construct(scores=scores)) == "spearman 0.805"
+    assert describe_score(EvaluationCell.model_construct(scores={})) == ""
 
 
 def test_padding_stands_on_the_right_whatever_the_tokenizer_says(tmp_path):
