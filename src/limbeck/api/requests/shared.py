@@ -33,7 +33,7 @@ def overrides_option() -> Any:
 def teacher_option() -> Any:
     """Return the field of a run's teacher."""
     return option(
-        "Folder, Hub name or package:NAME of the teacher.",
+        "Folder, Hub name or package:NAME of the teacher; also the folder of a run or a fine-tuning, for its model.",
         default=None,
         python="A folder, `package:NAME` or a Hub name; or a model of transformers, alone or with its tokenizer as "
         "(model, tokenizer), a pipeline, a `SentenceTransformer` or a `CrossEncoder`; or what a model said: an array "
