@@ -106,12 +106,10 @@ def test_shares_of_a_teachers_scores_come_with_a_word_on_untrained_students():
         models=[EvaluatedModel(name="teacher"), EvaluatedModel(name="student", retention={"a": 90})]
     )
     [note] = reading_notes(beside_a_teacher)
-    assert "`limbeck distill --steps 0`, which copies layers of the teacher and fits them to text" in note
+    assert "`limbeck distill --steps 0`, which copies layers of the teacher and fits them to your text or rows." in note
     [note_on_heads] = reading_notes(beside_a_teacher.model_copy(update={"as_is": True}))
-    assert "copies layers of the teacher and, at the teacher's width, its head, and fits nothing." in note_on_heads
-    assert (
-        "has the score of its untrained start already. That start may have fitted layers, so its score" in note_on_heads
-    )
+    assert note_on_heads.startswith(note)
+    assert "A run that scores development rows has the score of an untrained start in its own table." in note_on_heads
 
 
 def test_an_average_over_fewer_tasks_says_so():

@@ -282,6 +282,17 @@ def test_a_fit_without_training_reads_labelled_rows_as_one_before_a_training(row
     assert trained.keys() == instant.keys()
     for name, weight in instant.items():
         torch.testing.assert_close(weight, trained[name])
+    # The copied layers with the same head stand beside the fitted student.
+    evaluation = result.run.evaluation
+    copied = limbeck.distill(
+        rows_recipe | {"output": str(tmp_path / "copied"), "student": {"shape": 2, "initialise": {"layers": [1, 4]}}},
+        steps=0,
+    ).run.evaluation
+    assert evaluation.start.gain_of == "fit"
+    if evaluation.development:
+        assert evaluation.development[0].start == copied.development[0].student
+    else:
+        assert evaluation.task.start_agreement == copied.task.agreement
 
 
 @pytest.mark.parametrize("case", ["narrower", "no head"])

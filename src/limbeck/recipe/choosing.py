@@ -97,8 +97,8 @@ def choose_recipe(
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
     choice = _choose_stages(models, sources, columns or {})
-    # A run without stages reads labelled rows only to score its student on them.
-    if not trains and "task" not in choice.corpus and not _says_whether_fitted(student):
+    # Where nothing is trained, the copied layers are fitted to the teacher on the text or the rows.
+    if not trains and not _says_whether_fitted(student):
         models = models.with_fit()
 
     # The teacher may be named `package:NAME`.
@@ -135,9 +135,8 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
     """
     models = choose_models(_teacher_spec(recipe["teacher"]), recipe["student"])
-    corpus = recipe.get("corpus")
-    has_text = isinstance(corpus, Mapping) and "task" not in corpus
-    # Where nothing is trained, the copied layers are fitted to the teacher on the text.
+    # Where nothing is trained, the copied layers are fitted to the teacher on the text or the rows.
+    has_text = isinstance(recipe.get("corpus"), Mapping)
     if has_text and not recipe.get("stages") and not _says_whether_fitted(recipe["student"]):
         models = models.with_fit()
     chosen = dict(recipe)

@@ -122,7 +122,7 @@ class ChosenModels:
         if start.from_ is not None:
             layers = f"{noun} {numbers} of the {source.shape.layers} of '{start.from_}'"
         if start.fit is not None:
-            return f"starts from {layers}, fitted to the teacher in closed form on the text, since nothing is trained"
+            return f"starts from {layers}, fitted to the teacher in closed form, since nothing is trained"
         if self.student.shape.hidden == source.shape.hidden:
             if start.from_ is not None or start.layers != "ends":
                 return f"starts from {layers}"

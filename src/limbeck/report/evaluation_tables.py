@@ -151,20 +151,11 @@ def _share_note(summary: studies.Evaluation) -> Iterator[str]:
         return
     note = (
         "A student without training keeps a share of its teacher's scores too. To see what the training gave, make "
-        "such a student with `limbeck distill --steps 0`, "
+        "such a student with `limbeck distill --steps 0`, which copies layers of the teacher and fits them to your text "
+        "or rows. Then evaluate it too, as another model."
     )
     if summary.as_is:
-        # Models that are scored as they are have a task's head. The layers of such a student are not fitted.
-        note += "which copies layers of the teacher and, at the teacher's width, its head, and fits nothing. "
-    else:
-        note += "which copies layers of the teacher and fits them to text, but not to labelled rows. "
-    note += "Then evaluate it too, as another model."
-    if summary.as_is:
-        # The untrained start is the better of two students, of which one has fitted layers.
-        note += (
-            " A run that scores development rows has the score of its untrained start already. That start may have "
-            "fitted layers, so its score can be another."
-        )
+        note += " A run that scores development rows has the score of an untrained start in its own table."
     yield note
 
 

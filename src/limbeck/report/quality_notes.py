@@ -258,16 +258,11 @@ def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if start.unavailable is not None:
         yield f"No {start.name}: {_after_colon(start.unavailable)}"
     elif start.agreement is not None or start.retrieval is not None or _has_scored_start(evaluation):
-        yield _start_note(start, has_head=_has_scored_start(evaluation))
+        yield _start_note(start)
 
 
-def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
-    """Return the note that says what the untrained start is, or the trained one.
-
-    Args:
-        start: The start.
-        has_head: Whether it was scored by the head of a task.
-    """
+def _start_note(start: UntrainedStart) -> str:
+    """Return the note that says what the untrained start is, or the trained one."""
     gain = f"The difference is the gain from the {start.gain_of}. {start.summary}"
     if start.trained_model is not None:
         return f"Trained start: the trained model that this run began with. {gain}"
@@ -279,9 +274,10 @@ def _start_note(start: UntrainedStart, *, has_head: bool) -> str:
         f"tokens. {gain}"
     )
     if start.fitted_tokens < _ENOUGH_FITTED_TOKENS:
-        note += " This may flatter the training, because a fit to more text can be better"
-        # A student of labelled rows is not fitted by `--steps 0`.
-        note += "." if has_head else ": `limbeck distill --steps 0` makes such a student."
+        note += (
+            " This may flatter the training, because a fit to more text can be better: `limbeck distill --steps 0` "
+            "makes such a student."
+        )
     return note
 
 
@@ -303,11 +299,10 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
             "shape as a number of layers."
         )
         return
-    if start.fitted_tokens is not None:
-        # The better figure may be that of the fitted layers, which no command makes on labelled rows.
-        yield "Train on more text or with a lower learning rate."
-        return
-    yield "Train on more text or with a lower learning rate, or keep the start: --steps 0 makes a student of it."
+    yield (
+        "Train on more text or with a lower learning rate, or keep a student without training, whose layers are fitted "
+        "to the teacher: --steps 0 makes it."
+    )
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:

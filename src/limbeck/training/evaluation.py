@@ -74,8 +74,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     begin = time.perf_counter()
     starts_with_head: Sequence[PreTrainedModel] = ()
-    # A student that is not trained is itself the start: only one that is as wide as its teacher gets the head then.
-    if plan.stages and _scores_rows(run):
+    if not _is_untrained(plan) and _scores_rows(run):
         starts_with_head, comparison.start = _untrained_with_head(run, report)
     development = measure_tasks(
         plan, run.tokenizers, run.student_folder, run.teachers.load, report, starts=starts_with_head
@@ -170,10 +169,7 @@ def _untrained_start(
         there is nothing to compare: no sentence vectors, or a student that is itself an untrained start.
     """
     compares_vectors = amounts.pairs > 0 or amounts.retrieval_pairs > 0
-    # A student that is neither trained nor fitted to its teacher is itself what an untrained start would be.
-    is_fitted = run.plan.student_plan.spec.initialise.fit is not None
-    is_untrained = not run.plan.stages and not is_fitted
-    if not compares_vectors or is_untrained:
+    if not compares_vectors or _is_untrained(run.plan):
         return None, ""
     try:
         students = run.make_untrained(tick=_report_start(report))
@@ -188,6 +184,12 @@ def _untrained_start(
     return Start(sides, students.record), ""
 
 
+def _is_untrained(plan: RunPlan) -> bool:
+    """Whether the student is neither trained nor fitted to its teacher, and so is itself what a start would be."""
+    is_fitted = plan.student_plan.spec.initialise.fit is not None
+    return not plan.stages and not is_fitted
+
+
 def _report_start(report: Report) -> Tick:
     """Report that the start is made, and return a function that reports how far its fit is."""
     what = "making the untrained start"
@@ -200,15 +202,14 @@ def _report_start(report: Report) -> Tick:
 
 
 def _scores_rows(run: Run) -> bool:
-    """Whether a trained student has the head of a task, and there are rows to score it on."""
+    """Whether the student has the head of a task, and there are rows to score it on."""
     plan = run.plan
     stage = last_stage_of_head(plan)
     if stage is None:
         return False
     if plan.recipe.evaluation.tasks or stage.development is not None:
         return True
-    corpus = run.corpora[plan.stages.index(stage)]
-    return len(corpus.held_out) >= FEWEST_ROWS
+    return len(_rows_of(run, stage).held_out) >= FEWEST_ROWS
 
 
 def _untrained_with_head(run: Run, report: Report) -> tuple[Sequence[PreTrainedModel], UntrainedStart]:
