@@ -151,8 +151,8 @@ def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
     assert (
         "The training made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.750. The "
         "training did not improve the accuracy on news, validation: 0.660 is below the untrained start's 0.680, within "
-        "its 95 % interval. Train on more text or with a lower learning rate, or keep a student without training, whose "
-        "layers are fitted to the teacher: --steps 0 makes it.\n"
+        "its 95 % interval. Train on more text or with a lower learning rate, or keep a student without training, "
+        "whose layers are fitted to the teacher: --steps 0 makes it.\n"
     ) in text
     assert "start from the teacher's layers" not in text, "a start with a head has them"
 

@@ -66,7 +66,7 @@ def test_the_layers_of_a_start_are_fitted_where_there_is_text_for_it(recipe, tmp
     evaluation, table, _ = evaluation_of(recipe, tmp_path / "run", stages=stages)
     assert evaluation.development[0].start and evaluation.start.fitted_tokens
     assert "and one with the same layers fitted to the teacher on" in table
-    assert "This may flatter the training, because a fit to more text can be better: 'limbeck distill --st" in table
+    assert "This may flatter the training, because a fit to more text can be better: `limbeck distill --st" in table
 
 
 def test_a_fit_never_lowers_a_score_of_the_start(recipe, tmp_path, monkeypatch):

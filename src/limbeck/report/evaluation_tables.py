@@ -151,8 +151,8 @@ def _share_note(summary: studies.Evaluation) -> Iterator[str]:
         return
     note = (
         "A student without training keeps a share of its teacher's scores too. To see what the training gave, make "
-        "such a student with `limbeck distill --steps 0`, which copies layers of the teacher and fits them to your text "
-        "or rows. Then evaluate it too, as another model."
+        "such a student with `limbeck distill --steps 0`, which copies layers of the teacher and fits them to your "
+        "text or rows. Then evaluate it too, as another model."
     )
     if summary.as_is:
         note += " A run that scores development rows has the score of an untrained start in its own table."
