@@ -59,6 +59,16 @@ def chosen(place, teacher, student=2, corpus="text.txt", family="bert", **more):
     return choose_recipe(place / teacher / f"teacher-{family}", student, place / corpus, **more)
 
 
+def test_each_layer_of_a_student_of_a_task_learns_from_the_layer_that_it_is_a_copy_of(place):
+    first, second = chosen(place, "classification", 3, corpus="pairs.tsv")["stages"]
+    assert first["method"]["mapping"] == [1, 2, 4]
+    assert "mapping" not in second["method"]
+    # Layers that start at random are no copies.
+    wide = {"shape": {"layers": 2, "hidden": 96, "heads": 4, "ffn": 48}}
+    first, _ = chosen(place, "classification", wide, corpus="pairs.tsv")["stages"]
+    assert "mapping" not in first["method"]
+
+
 @pytest.mark.parametrize(
     ("teacher", "corpus", "methods", "told"),
     [

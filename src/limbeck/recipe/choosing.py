@@ -343,6 +343,9 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
         reason = f"reranker: {title} is a cross-encoder, whose scores put the documents of a query in order"
     else:
         methods = stages_of(METHODS["mlkd_bert"])
+        # A layer learns from the teacher's layer that it is a copy of.
+        if models.copied_layers:
+            methods[0]["mapping"] = models.copied_layers
         reason = (
             f"mlkd_bert: {title} does {kind_in_words}. The student learns from the teacher's layers in the first "
             "stage, and from the teacher's scores in the second stage. The student may have any number of heads"
