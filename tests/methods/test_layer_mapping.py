@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from limbeck.methods import Pairing
 from limbeck.methods.layer_mapping import STRATEGIES, LayerMapping, resolve_mapping, without_last
 from limbeck.methods.options import MappingChoice
 from limbeck.models.families import Shape
+from limbeck.models.layer_selection import selected_layers
 from limbeck.models.teaching_facts import facts_of_shape
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -63,6 +65,11 @@ def by_formula(name: str, student: int, teacher: int) -> Mapping[int, tuple[int,
             "last": lambda other: other - teacher == layer - student,
             "uniform": lambda other: other == min(step * layer, teacher),
             "uniform_consecutive": lambda other: step * (layer - 1) <= other <= step * layer,
+            "ends": lambda other: (
+                other == math.floor(1 + Fraction((layer - 1) * (teacher - 1), max(student - 1, 1)))
+                if student > 1
+                else other == teacher
+            ),
         }
         names = ("uniform", "last") if name == "uniform_last" else (name,)
         return {other for one in names for other in every if within[one](other)}
@@ -180,3 +187,11 @@ def test_layers_beyond_the_depths_are_refused(student: int, teacher: int, layer:
     inside_student, inside_teacher = 1 <= layer <= student, 1 <= layer <= teacher
     assert isinstance(resolved({layer: 1}, student, teacher), str) is not inside_student
     assert isinstance(resolved({1: layer}, student, teacher), str) is not inside_teacher
+
+
+def test_ends_is_the_mapping_onto_the_layers_that_the_start_of_this_name_copies():
+    for student, teacher in ((1, 6), (2, 6), (3, 6), (4, 12), (6, 6)):
+        expected = {}
+        for layer, source in enumerate(selected_layers("ends", student, teacher), start=1):
+            expected[layer] = (source,)
+        assert STRATEGIES["ends"](student, teacher) == expected

@@ -101,8 +101,7 @@ def test_a_figure_over_few_texts_that_fell_is_told_beside_the_other():
 
 
 KEEP_UNTRAINED = (
-    "Train on more text or with a lower learning rate, or keep a student without training, whose layers are fitted to "
-    "the teacher: --steps 0 makes it."
+    "Train on more text or with a lower learning rate, or keep a student without training: --steps 0 makes one."
 )
 
 
@@ -151,8 +150,8 @@ def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
     assert (
         "The training made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.750. The "
         "training did not improve the accuracy on news, validation: 0.660 is below the untrained start's 0.680, within "
-        "its 95 % interval. Train on more text or with a lower learning rate, or keep a student without training, "
-        "whose layers are fitted to the teacher: --steps 0 makes it.\n"
+        "its 95 % interval. Train on more text or with a lower learning rate, or keep a student without training: "
+        "--steps 0 makes one.\n"
     ) in text
     assert "start from the teacher's layers" not in text, "a start with a head has them"
 
@@ -687,3 +686,21 @@ def test_a_weak_teacher_on_rows_held_out_from_training_files_is_a_warning():
     weak = comparison_markdown({"task": task | {"teacher": 0.19}})
     assert "The teacher's entity F1 is only 0.190. A student can only imitate its teacher" in weak
     assert "only imitate" not in comparison_markdown({"task": task | {"teacher": 0.6}})
+
+
+def test_a_stage_is_named_only_where_there_is_one():
+    task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.7, "only_answer": True}
+    assert "every row of stage 'vectors' the same" in comparison_markdown({"task": task | {"stage": "vectors"}})
+    assert "every held-out row the same answer" in comparison_markdown({"task": task})
+
+
+def test_a_score_that_never_has_an_interval_is_no_reason_for_a_note_on_its_rise():
+    task = {
+        "task": "token_classification",
+        "metric": "entity_f1",
+        "rows": 4000,
+        "student": 0.72,
+        "start": {"entity_f1": 0.4},
+    }
+    assert "The training " not in comparison_markdown({"task": task, "start": {"summary": "Starts from layer 1."}})
+    assert "may be chance" not in comparison_markdown({"task": task, "start": {"summary": "Starts from layer 1."}})

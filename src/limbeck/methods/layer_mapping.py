@@ -63,6 +63,14 @@ def uniform_last(student: int, teacher: int) -> LayerMapping:
     return mapping
 
 
+def ends(student: int, teacher: int) -> LayerMapping:
+    """Map onto evenly spaced teacher layers from the first to the last: i to 1 + ⌊(i - 1)(T - 1)/(S - 1)⌋; T for S = 1.
+
+    A student that starts from the layers `ends` then learns from the layers that it has copied. Source: ours.
+    """
+    return _one_each(named_layers("ends", student, teacher))
+
+
 def contribution(student: int, cosines: Sequence[float]) -> LayerMapping:
     """Map onto the S teacher layers that change their input most, in order.
 
@@ -85,7 +93,7 @@ def _one_each(teacher_layers: Iterable[int]) -> LayerMapping:
 
 
 STRATEGIES: dict[str, Callable[[int, int], LayerMapping]] = {
-    strategy.__name__: strategy for strategy in (single, last, uniform, uniform_consecutive, uniform_last)
+    strategy.__name__: strategy for strategy in (single, last, uniform, uniform_consecutive, uniform_last, ends)
 }
 """Strategies that go by the two depths S and T alone, by name."""
 NAMES = (*STRATEGIES, "contribution")

@@ -585,7 +585,7 @@ def _held_out_error(student: PreTrainedModel, output: _LayerOutput, text: _Text)
     if tokens < 2:
         raise ModelError(
             "There is too little text to fit the student's layers and to test the result; give at least 10 texts, "
-            "or leave initialise.fit out."
+            "or copy the layers alone (student.initialise.fit: null)."
         )
     # Σ ‖t − t̄‖² = Σ ‖t‖² − ‖Σ t‖² / n over n tokens, with t̄ the mean of the targets t.
     variance = sum_of_squares - float(sum_of_targets.square().sum()) / tokens

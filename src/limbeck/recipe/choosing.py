@@ -122,6 +122,9 @@ def choose_recipe(
         for key in ("stages", "reasons"):
             if key in saved_recipe:
                 recipe[key] = saved_recipe[key]
+        saved_student = saved_recipe.get("student") or {}
+        if "initialise" in saved_student and not _says_whether_fitted(student):
+            recipe["student"]["initialise"] = saved_student["initialise"]
     return recipe
 
 
@@ -343,9 +346,10 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str, columns: Ma
         reason = f"reranker: {title} is a cross-encoder, whose scores put the documents of a query in order"
     else:
         methods = stages_of(METHODS["mlkd_bert"])
-        # A layer learns from the teacher's layer that it is a copy of.
-        if models.copied_layers:
-            methods[0]["mapping"] = models.copied_layers
+        # Each layer learns from the teacher's layer that it is a copy of.
+        start = models.student.spec.initialise
+        if start.layers == "ends" and start.from_ is None:
+            methods[0]["mapping"] = "ends"
         reason = (
             f"mlkd_bert: {title} does {kind_in_words}. The student learns from the teacher's layers in the first "
             "stage, and from the teacher's scores in the second stage. The student may have any number of heads"

@@ -89,16 +89,13 @@ class ChosenModels:
             sources = selected_layers("ends", self.student.shape.layers, self.teacher.shape.layers)
         return dict(enumerate(sources[:-1], start=1))
 
-    @property
-    def copied_layers(self) -> list[int]:
-        """The teacher's layers that the student's layers are copies of; empty for another start."""
-        if self.student.spec.initialise.from_ is not None:
-            return []
-        return list(self.student.source_layers or [])
-
     def with_fit(self) -> ChosenModels:
         """The same models, with copied layers of the student fitted to the teacher where they can be."""
         if self.student.spec.initialise.fit is not None:
+            return self
+        # A student with all layers of its teacher gives what the teacher gives, and there is nothing to fit.
+        all_layers = list(range(1, self.teacher.shape.layers + 1))
+        if self.have_same_width and self.student.source_layers == all_layers:
             return self
         return replace(self, student=with_fit(self.student, FitOptions()))
 

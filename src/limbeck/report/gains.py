@@ -27,6 +27,7 @@ class Gain(NamedTuple):
         start: The untrained start's value.
         interval: The 95 % interval of the student's value; None where there is none.
         is_second: Whether another figure of the same rows counts more.
+        is_rough: Whether the texts were too few for an interval, so that chance alone may have raised the figure.
     """
 
     name: str
@@ -34,17 +35,13 @@ class Gain(NamedTuple):
     start: float
     interval: Interval | None
     is_second: bool = False
+    is_rough: bool = False
 
     @property
     def is_clear(self) -> bool:
         """Whether the student is clearly above the start."""
         lowest, _ = self.interval or (self.student, self.student)
         return self.start < lowest
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the student is clearly above the start by more than chance, which only an interval can tell."""
-        return self.is_clear and self.interval is not None
 
     @property
     def is_clear_loss(self) -> bool:
@@ -84,11 +81,12 @@ def gain_of(
     interval: Sequence[float | None] | None,
     *,
     is_second: bool = False,
+    is_rough: bool = False,
 ) -> Gain | None:
     """Return the gain of a figure; None where a value is not known. The arguments are the fields of `Gain`."""
     if student is None or start is None:
         return None
-    return Gain(name, _as_written(student), _as_written(start), ends_of(interval), is_second)
+    return Gain(name, _as_written(student), _as_written(start), ends_of(interval), is_second, is_rough)
 
 
 def _as_written(figure: float) -> float:
@@ -97,9 +95,9 @@ def _as_written(figure: float) -> float:
 
 
 def gain_sentences(evaluation: RunEvaluation) -> list[str]:
-    """Return sentences on the gains of a run; none where all gains are certain, and where no start was measured."""
+    """Return sentences on the gains of a run; none where all gains are clear, and where no start was measured."""
     gains = list(_gains(evaluation))
-    if all(gain.is_certain for gain in gains):
+    if all(gain.is_clear and not gain.is_rough for gain in gains):
         return []
     start = evaluation.start or UntrainedStart()
     unclear = [gain for gain in gains if not gain.is_clear]
@@ -186,4 +184,10 @@ def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) ->
         yield gain
     agreement = evaluation.agreement or Agreement()
     start_agreement = start.agreement or Agreement()
-    yield gain_of("agreement", agreement.spearman, start_agreement.spearman, agreement.interval)
+    yield gain_of(
+        "agreement",
+        agreement.spearman,
+        start_agreement.spearman,
+        agreement.interval,
+        is_rough=agreement.interval is None,
+    )

@@ -299,10 +299,7 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
             "shape as a number of layers."
         )
         return
-    yield (
-        "Train on more text or with a lower learning rate, or keep a student without training, whose layers are fitted "
-        "to the teacher: --steps 0 makes it."
-    )
+    yield ("Train on more text or with a lower learning rate, or keep a student without training: --steps 0 makes one.")
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:

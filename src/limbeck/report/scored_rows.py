@@ -52,4 +52,5 @@ def one_answer_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files."""
     if not task.only_answer:
         return None
-    return f"The student gives every row of stage '{task.stage}' the same answer, so its scores are meaningless."
+    rows = "held-out row" if task.stage is None else f"row of stage '{task.stage}'"
+    return f"The student gives every {rows} the same answer, so its scores are meaningless."
