@@ -174,8 +174,8 @@ def test_where_texts_go_is_told_before_any_goes(folder, monkeypatch):
 def test_texts_above_the_limit_are_refused_before_any_is_sent(folder):
     texts = [*TEXTS, "long " * 100]
     with embedding_server() as server:
-        message = r"1 of 61 texts are longer than --limit 120 characters .the longest has 499., so nothing was sent"
-        with pytest.raises(CorpusError, match=message.replace("--limit", "limit")):
+        message = r"1 of 61 texts are longer than limit=120 characters .the longest has 499., so nothing was sent"
+        with pytest.raises(CorpusError, match=message):
             teach(server, folder, texts, limit=120)
         assert server.requests == []
         assert not folder.exists() or not (folder / "store.json").exists()
@@ -201,7 +201,7 @@ def test_tokens_are_those_of_a_named_tokenizer(folder, tmp_path):
     assert 14 <= len(tokenizer(short)["input_ids"]) <= 16
     assert limit.cut(short) == short
     with embedding_server() as server:
-        with pytest.raises(CorpusError, match="are longer than limit 16 tokens of"):
+        with pytest.raises(CorpusError, match="are longer than limit=16 tokens of"):
             teach(server, folder, [words, "the text"], limit=16, tokenizer=str(tmp_path / "tokenizer"))
         teach(server, folder, [words, "the text"], limit=16, tokenizer=str(tmp_path / "tokenizer"), too_long="cut")
     assert server.texts == [short, "the text"]
