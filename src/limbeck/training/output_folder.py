@@ -4,6 +4,7 @@ A folder is *occupied* if it holds more than the few files that a run writes bef
 be used only with `resume`, which continues the run that is in it, or `overwrite`, which removes that run.
 """
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,10 @@ from limbeck.core import files, ranks
 from limbeck.core.folder_lock import folder_lock
 from limbeck.core.folders import FolderKind, claim, unused_removed, writing
 from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD, STAGES
-from limbeck.errors import OutputError
+from limbeck.corpus.files.addresses import GLOB_CHARACTERS, is_remote
+from limbeck.corpus.files.listing import match_pattern
+from limbeck.corpus.sources.file_sources import expand_home
+from limbeck.errors import CorpusError, OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.kept_recipe import document_of, keep_recipe, read_kept_recipe
@@ -175,16 +179,56 @@ def _check_keeps_needs(folder: Path, recipe: Recipe) -> None:
         OutputError: naming the place.
     """
     removed = folder.resolve()
+    new_recipe = dump_recipe(recipe)
     for need in needs_of_recipe(document_of(recipe)):
         for place in need.places:
-            path = Path(place).expanduser().resolve()
-            is_inside = path == removed or removed in path.parents
-            # Inputs that the new recipe names are kept, see `_remove_run`.
-            if is_inside and path.exists() and removed / INPUTS not in path.parents:
+            if any(_is_removed(path, removed, new_recipe) for path in _paths_of(place)):
                 raise OutputError(
                     f"--overwrite would remove '{place}', which the new run needs, from the output folder '{folder}'; "
                     "choose another folder."
                 )
+
+
+def _paths_of(place: str) -> list[Path]:
+    """Return the file or folder that a place names, or all that match a pattern; none for a place elsewhere."""
+    path = expand_home(place).absolute()
+    if os.path.lexists(path):
+        return [path]
+    if is_remote(place) or not GLOB_CHARACTERS.intersection(place):
+        return []
+    try:
+        return match_pattern(path)
+    except CorpusError:  # Nothing matches. The error comes when the text is read.
+        return []
+
+
+def _is_removed(path: Path, removed: Path, new_recipe: str) -> bool:
+    """Whether the removal of a run would take a file or folder away from the new run.
+
+    Args:
+        path: The file or folder.
+        removed: The folder of the run, without links.
+        new_recipe: The text of the new recipe.
+    """
+    places = [path.resolve()]
+    # A link on the path may lie in the folder and lead out of it. It would be removed.
+    links = [step for step in (path, *path.parents) if step.is_symlink()]
+    places += [link.parent.resolve() / link.name for link in links]
+
+    inputs = removed / INPUTS
+    for place in places:
+        if inputs in place.parents:
+            name = place.relative_to(inputs).parts[0]
+            if not _is_kept_input(name, new_recipe):
+                return True
+        elif place == removed or removed in place.parents:
+            return True
+    return False
+
+
+def _is_kept_input(name: str, new_recipe: str) -> bool:
+    """Whether the new recipe names an input of the run, which `_remove_run` then keeps."""
+    return name in new_recipe
 
 
 def _remove_run(folder: Path, recipe: Recipe) -> None:
@@ -202,5 +246,5 @@ def _remove_run(folder: Path, recipe: Recipe) -> None:
     new_recipe = dump_recipe(recipe)
     if inputs.is_dir():
         for path in list(inputs.iterdir()):
-            if path.name not in new_recipe:
+            if not _is_kept_input(path.name, new_recipe):
                 files.remove(path)
