@@ -91,6 +91,24 @@ def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
             "`limbeck distill recipe.yaml --output a` and limbeck distill",
             "`limbeck distill recipe.yaml --output a` and limbeck distill",
         ),
+        ("with --set rates=[5e-5, 1e-4], or", 'with overrides="rates=[5e-5, 1e-4]", or'),
+        (
+            "continue: limbeck distill --resume --set a=[b, c] --set d=E, or not",
+            "continue: limbeck distill --resume --set a=[b, c] --set d=E, or not",
+        ),
+        (
+            "Continue with: limbeck distill --resume --output 'my run, 2; b', or --overwrite.",
+            'Continue with: limbeck.distill(resume=True, output="my run, 2; b"), or overwrite=True.',
+        ),
+        (
+            "`limbeck distill --output runs/a,b --resume`",
+            '`limbeck.distill(output="runs/a,b", resume=True)`',
+        ),
+        ("with: limbeck finish 'my run'", 'with: limbeck.finish("my run")'),
+        ("with: limbeck finish runs/a,b; or", 'with: limbeck.finish("runs/a,b"); or'),
+        # What cannot be told stays a command.
+        ("`limbeck distill --resume --output 'a' b`", "`limbeck distill --resume --output 'a' b`"),
+        ("`limbeck distill --resume --output it's`", "`limbeck distill --resume --output it's`"),
         ("'--resume' and a--b and x -- y", "'--resume' and a--b and x -- y"),
     ],
 )

@@ -1,13 +1,16 @@
 """Names of options in messages: `--read-pickled` on the command line is `read_pickled=True` in Python."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 OPTION = re.compile(
-    r"\blimbeck (?P<command>[a-z]+)(?P<arguments>[^;,`]*)"
-    r"|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)(?: (?P<value>\d+(?:\.\d+)?(?![.,]?\w)|[\w.]+=[^\s;,)`]*[^\s;,)`.]))?"
+    # The arguments of a command end at a mark of the sentence, but a word in quotes, a list or a folder may have one.
+    r"\blimbeck (?P<command>[a-z]+)(?P<arguments>(?:(?<=[\s=])'[^']*'|(?<==)\[[^]]*]|[^;,`]|,(?=\S))*)"
+    r"|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)"
+    r"(?: (?P<value>\d+(?:\.\d+)?(?![.,]?\w)|[\w.]+=(?:\[[^]]*]|[^\s;,)`]*[^\s;,)`.])))?"
 )
 """A whole command, such as `limbeck distill --resume`; or an option, with a value that is a number or `KEY=VALUE`."""
 SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving", "check", "private")
@@ -85,7 +88,8 @@ def _call_of(command: str, arguments: str) -> str:
         arguments: The text behind the name.
     """
     if command == "finish" and arguments.startswith(" "):
-        return f'limbeck.finish("{arguments.strip()}")'
+        folder = _as_text(arguments.strip())
+        return f"limbeck.finish({folder})" if folder else ""
     options = list(_OF_A_COMMAND.finditer(arguments))
     if command != "distill" or not options or "".join(option[0] for option in options) != arguments:
         return ""
@@ -98,6 +102,24 @@ def _call_of(command: str, arguments: str) -> str:
         if value is None:
             value = "True"
         elif name != "steps":
-            value = f'"{value}"'
+            value = _as_text(value)
+            if not value:
+                return ""
         parts.append(f"{name.replace('-', '_')}={value}")
     return f"limbeck.distill({', '.join(parts)})"
+
+
+def _as_text(value: str) -> str:
+    """Return a value of a command as a text of Python; empty where that cannot be told."""
+    if "'" in value or '"' in value:
+        # The shell needs quotes around a folder with spaces. Some messages name such a folder without them.
+        try:
+            words = shlex.split(value)
+        except ValueError:
+            return ""
+        if len(words) != 1:
+            return ""
+        [value] = words
+    if '"' in value or "\\" in value:
+        return ""
+    return f'"{value}"'
