@@ -20,6 +20,7 @@ from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer
+from limbeck.option_names import with_arguments
 from limbeck.recipe.choosing import choose_recipe
 from limbeck.report.quality import comparison_markdown
 from limbeck.training.loader import Loader
@@ -286,4 +287,5 @@ def test_cut_pairs_are_counted_with_the_way_to_read_more_of_them(teacher, tmp_pa
     result = limbeck.evaluate(teacher, str(task), output=tmp_path / "short", as_is=True, overrides=["length=8"])
     [note] = [note for note in result.evaluation.notes if "cut" in note]
     assert note.startswith("questions validation: 6 query-document pairs cut to 8 tokens (such as 'who is 0?'")
-    assert note.endswith("; a greater --set length (at most 128) reads more of them")
+    assert note.endswith("; a greater length reads more of them, with --set length=N (at most 128)")
+    assert with_arguments(note).endswith('reads more of them, with overrides="length=N" (at most 128)')

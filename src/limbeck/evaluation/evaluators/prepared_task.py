@@ -291,7 +291,7 @@ def _with_longer_lengths(notes: Sequence[str], length: int, positions: int | Non
     lines = []
     for note in notes:
         if f" cut to {length} tokens" in note:
-            note += f"; a greater --set length{most} reads more of them"
+            note += f"; a greater length reads more of them, with --set length=N{most}"
         lines.append(note)
     return lines
 
