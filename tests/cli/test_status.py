@@ -15,7 +15,7 @@ from rich.console import Console
 
 from limbeck.api import distill
 from limbeck.core.folder_lock import folder_lock
-from limbeck.core.paths import HEARTBEAT, LOCK, RUN_RECORD
+from limbeck.core.paths import COMPARISON_RECORD, HEARTBEAT, LOCK, RUN_RECORD, SEARCH_RECORD
 from limbeck.core.run_status import SILENT_AFTER, find_runs, status_of
 from limbeck.errors import OutputError
 from limbeck.training.callbacks import ProgressReporter
@@ -151,6 +151,22 @@ def test_a_dead_run_is_shown_with_the_command_that_continues_it(tmp_path, limbec
     # A record that is damaged is told instead.
     (folder / RUN_RECORD).write_text('{"name": "to')
     assert "Continue with" not in limbeck("status", folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (COMPARISON_RECORD, "It belongs to the comparison in '{}': run the same `limbeck compare` command again"),
+        (SEARCH_RECORD, "It belongs to the search in '{}': run the same `limbeck search` command again"),
+    ],
+)
+def test_a_dead_run_of_a_comparison_or_search_continues_by_their_command(tmp_path, limbeck, record, line):
+    work = tmp_path / "my work"
+    folder = write_run(work / "runs" / "a", "running")
+    (work / record).write_text("{}")
+    done = limbeck("status", folder)
+    assert line.format(work) in done.stdout
+    assert "limbeck distill" not in done.stdout
 
 
 def test_json_has_everything(tmp_path, limbeck):

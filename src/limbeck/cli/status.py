@@ -16,6 +16,7 @@ from limbeck.cli.options import Json
 from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table
 from limbeck.core.console_blocks import console
 from limbeck.core.escaping import one_line
+from limbeck.core.paths import COMPARISON_RECORD, SEARCH_RECORD
 
 if TYPE_CHECKING:
     from limbeck.core.run_status import RunStatus
@@ -26,6 +27,11 @@ _DEFAULT_NAME = "run"
 """The name of a run whose recipe gives none."""
 _UNITS_OF_TIME = (("d", 86_400), ("h", 3_600), ("min", 60))
 """Units of time with their seconds, the longest first."""
+_WORK_WITH_RUNS = (
+    (COMPARISON_RECORD, "comparison", "limbeck compare"),
+    (SEARCH_RECORD, "search", "limbeck search"),
+)
+"""Work that has runs in its folder and continues them itself: its record, its name and its command."""
 _PACKAGES_OF_RESULTS = ("limbeck", "torch", "transformers")
 """Packages whose versions decide whether a student is the same bit for bit."""
 
@@ -91,10 +97,19 @@ def _print_lines(run: RunStatus) -> None:
         print_line(one_line(run.stop))
     # A dead run could not record how it continues, as a run does that is stopped.
     if run.status == "dead" and run.problem is None:
-        command = f"limbeck distill --resume --output {shlex.quote(str(run.folder))}"
-        print_line(f"The run was killed. Continue with: {one_line(command)}")
+        print_line(f"The run was killed. {one_line(_way_to_continue(run.folder))}")
     if run.problem is not None:
         print_line(f"problem: {one_line(run.problem)}")
+
+
+def _way_to_continue(folder: Path) -> str:
+    """Return a sentence on how a dead run continues: by its own command, or by that of a comparison or a search."""
+    for folder_above in folder.absolute().parents:
+        for record, work, its_command in _WORK_WITH_RUNS:
+            if (folder_above / record).is_file():
+                place = shlex.quote(str(folder_above))
+                return f"It belongs to the {work} in {place}: run the same `{its_command}` command again to continue."
+    return f"Continue with: limbeck distill --resume --output {shlex.quote(str(folder))}"
 
 
 def _print_table(runs: Sequence[RunStatus]) -> None:
