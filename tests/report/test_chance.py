@@ -9,8 +9,9 @@ from limbeck.core.records import DevelopmentFigures, Run
 from limbeck.core.studies import Evaluation, EvaluationCell
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report import fine_tuned_card
-from limbeck.report.chance import guesser_of
+from limbeck.report.chance import describe_weakness, guesser_of
 from limbeck.report.evaluation import evaluation_markdown
+from limbeck.report.names import metric_name
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_rows
 from limbeck.report.run_quality import quality_of, run_highlights
 from limbeck.report.scores import weak_score_notes
@@ -172,3 +173,10 @@ def test_older_records_have_rows_alone():
     table = comparison_markdown({"development": [scores]})
     assert "Scored on the 240 rows of d40.jsonl" in table and "random order" not in table
     assert DevelopmentFigures.read(scores).queries is None
+
+
+def test_the_clause_on_a_weak_score_has_the_number_of_its_metric():
+    for metric, begin in (("exact_span", "exact answer windows are"), ("f1_answer", "answer F1 is")):
+        name = metric_name(metric)
+        assert describe_weakness(name, 0.05, lowest=0.01, chance=0.0) == f"{begin} only 0.050"
+        assert describe_weakness(name, 0.0, lowest=0.0, chance=0.0).startswith(f"{begin} not clearly above chance")

@@ -6,6 +6,7 @@ A score tells little without that of a guesser: of rows with two even classes, a
 from limbeck.core.blocks import rounded
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import Column, ColumnFigure
+from limbeck.report.names import metric_name
 from limbeck.report.reliable import is_weak
 
 MOST_FREQUENT_CLASS = "most frequent class"
@@ -27,11 +28,12 @@ def describe_weakness(metric: str, score: float, *, lowest: float, chance: float
         percent: Whether the three numbers are percentages, which have one decimal. Else they have three.
     """
     digits = 1 if percent else 3
+    verb = "are" if metric == metric_name("exact_span") else "is"
     if lowest <= chance:
-        return f"{metric} is not clearly above chance ({rounded(chance, digits)}, without reading the rows)"
+        return f"{metric} {verb} not clearly above chance ({rounded(chance, digits)}, without reading the rows)"
     share = score / 100 if percent else score
     if is_weak(share):
-        return f"{metric} is only {rounded(score, digits)}"
+        return f"{metric} {verb} only {rounded(score, digits)}"
     return ""
 
 
