@@ -61,9 +61,9 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
 def check_there(*names: str | Path) -> None:
     """Refuse models that are neither a folder, nor in the Hub's cache, nor on the Hub.
 
-    Of a folder, only the names of its files are looked at, so that a folder without a model is refused at once, such as
-    that of a run. For a name that is not in the cache, the Hub is asked for `config.json`. This does not
-    import transformers, which takes long.
+    Of a folder, only the names of its files are looked at, so that a folder without a model is refused at once. The
+    folder of a run or of a fine-tuning stands for the model that is in it, see `resolve_model`. For a name that is not
+    in the cache, the Hub is asked for `config.json`. This does not import transformers, which takes long.
 
     Raises:
         ModelError: for the first such name, or the first folder without a model. Names that can only be folders are
