@@ -218,6 +218,17 @@ def test_a_continued_run_keeps_the_share_that_it_began_with(place, tmp_path, met
     assert saved["corpus"]["held_out"] == share
 
 
+def test_a_continued_run_of_0_steps_keeps_the_start_that_it_began_with(place, tmp_path):
+    options = {"teacher": place / "masked_lm/teacher-bert", "student": 2, "corpus": place / "text.txt", "steps": 0}
+    # An earlier version fitted nothing.
+    unfitted = ["student.initialise.fit=null", "evaluation.enabled=false"]
+    limbeck.distill(**options, overrides=unfitted, output=tmp_path / "run")
+    again = limbeck.distill(**options, overrides=unfitted[1:], output=tmp_path / "run", resume=True)
+    assert again.record["status"] == "finished"
+    saved = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert saved["student"]["initialise"].get("fit") is None
+
+
 def test_prompts_by_role_are_told(place, tmp_path):
     teacher = make_embedding(tmp_path)
     (teacher / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "q: "}}))
