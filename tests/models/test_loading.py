@@ -217,9 +217,11 @@ def test_the_folder_of_a_run_or_a_fine_tuning_stands_for_its_model(folder, tmp_p
 
 
 def test_the_folder_of_a_run_without_a_student_says_how_to_get_one(tmp_path, refused):
-    (tmp_path / "run.json").write_text("{}")
-    with refused("has no student yet; continue the run with limbeck distill --resume"):
-        load_model(tmp_path)
+    run = tmp_path / "my run"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    with refused(f"has no student yet; continue the run with limbeck distill --resume --output '{run}', or end it "):
+        load_model(run)
 
 
 def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected(offline, refused):

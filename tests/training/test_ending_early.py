@@ -26,9 +26,12 @@ from tests.training.conftest import make_recipe
 
 @pytest.fixture
 def recipe(bert_folder, text_folder, tmp_path):
-    """A constant rate, so that the first steps do not depend on how many there are."""
+    """A constant rate, so that the first steps do not depend on how many there are.
+
+    The folder's name has a space, so that commands in messages have it in quotes.
+    """
     constant = {"lr_scheduler_type": "constant", "warmup_steps": 0, "save_steps": 1, "eval_steps": 1000}
-    return make_recipe(bert_folder, text_folder, tmp_path / "run", **constant)
+    return make_recipe(bert_folder, text_folder, tmp_path / "my run", **constant)
 
 
 def stop_at(recipe, step):
@@ -64,11 +67,13 @@ def test_every_command_says_that_the_run_was_ended_early(recipe, limbeck):
     assert (
         "status: interrupted\n" in stopped and "\nStopped at step 2 of stage 'minilmv2'; the state is saved." in stopped
     )
+    assert f"limbeck distill --resume --output '{folder}'; or" in stopped
+    assert f"with: limbeck finish '{folder}'" in stopped
     assert "problem" not in stopped
 
     line = (
         "The run was ended early, at step 2 of stage 'minilmv2', which was to take 6. It cannot be continued. To train "
-        f"its student further, start a run in another folder with --student {folder}/student"
+        f"its student further, start a run in another folder with --student '{folder}/student'"
     )
     assert line in limbeck("finish", folder).stdout.splitlines()
     assert line in limbeck("distill", "--resume", "--output", folder).stdout.splitlines()

@@ -1,5 +1,6 @@
 """`finish`: a run that was stopped is ended early, with the student of its newest checkpoint."""
 
+import shlex
 from pathlib import Path
 
 from limbeck.api.calls import python_call
@@ -61,7 +62,7 @@ def check_can_end(folder: Path) -> None:
     if not stages.is_dir() or not any(has_state(stage) for stage in stages.iterdir()):
         raise OutputError(
             f"The run in '{folder}' has no checkpoint yet, so there is no student to keep; continue the training: "
-            f"limbeck distill --resume --output {folder}"
+            f"limbeck distill --resume --output {shlex.quote(str(folder))}"
         )
 
 

@@ -6,6 +6,7 @@ messages are long and some of its fallbacks are silent.
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 
 from limbeck.core.beside import tried_beside
@@ -86,9 +87,10 @@ def locate_model(name: str | Path) -> str:
         if (model / "config.json").is_file():
             return str(model)
     if (folder / RUN_RECORD).is_file():
+        in_command = shlex.quote(str(folder))
         raise ModelError(
             f"The run in '{name}' has no student yet; continue the run with limbeck distill --resume --output "
-            f"{name}, or end it early with limbeck finish {name}"
+            f"{in_command}, or end it early with limbeck finish {in_command}"
         )
     return str(name)
 

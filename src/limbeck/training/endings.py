@@ -1,5 +1,6 @@
 """Runs that end early, by a signal or an error: noted in the run's record, and reported to the user in one line."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,7 +40,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         with terminable():
             yield
     except KeyboardInterrupt as error:
-        message = f"Stopped. Continue with: limbeck distill --resume --output {folder}"
+        message = f"Stopped. Continue with: limbeck distill --resume --output {shlex.quote(str(folder))}"
         # Of several processes a signal may reach only one, so the message says which.
         if ranks.process_index() > 0:
             message = f"Process {ranks.process_index()}: {message}"

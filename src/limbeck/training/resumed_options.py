@@ -6,6 +6,7 @@ the user may never have written.
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def _refused_training(
     minutes = options.get("minutes")
     steps = options.get("steps")
     counts_steps = all(steps_of(stage) is not None for stage in stages)
-    end_early = "" if is_finished else f", end the run early with `limbeck finish {folder}`"
+    end_early = "" if is_finished else f", end the run early with `limbeck finish {shlex.quote(str(folder))}`"
     amounts = " and ".join(_amount_of(folder, number, stage) for number, stage in enumerate(stages, start=1))
     if minutes is not None:
         own_minutes = _minutes_of_run(folder, stages)

@@ -6,6 +6,7 @@ such as a layer mapping by contribution, has been measured.
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -193,7 +194,7 @@ class Run:
         if all(stage.student is not None for stage in begun):
             raise OutputError(
                 f"No stage of '{self.folder}' has trained its student yet, so there is nothing to finish; continue "
-                f"the training: limbeck distill --resume --output {self.folder}"
+                f"the training: limbeck distill --resume --output {shlex.quote(str(self.folder))}"
             )
         return begun
 

@@ -1,6 +1,7 @@
 """Training of one stage of a run: it takes a student, the terms of a method and a corpus, and trains the student."""
 
 import copy
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -409,9 +410,9 @@ class StageTraining:
             checkpoints.remove_unneeded(self.folder, self.trainer.args.save_total_limit)
 
     @property
-    def _run_folder(self) -> Path:
-        """The folder of the run, in which the stage's folder is `stages/NUMBER-TITLE`."""
-        return self.folder.parents[1]
+    def _run_folder(self) -> str:
+        """The folder of the run as an argument of a command; the stage's folder in it is `stages/NUMBER-TITLE`."""
+        return shlex.quote(str(self.folder.parents[1]))
 
     def stopped(self, where: str) -> Interrupted:
         """Return the error of a stopped run, with the command that continues it."""

@@ -5,6 +5,7 @@ A field is None or empty where an older version did not write it, or where it do
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -439,7 +440,7 @@ class EarlyEnd(Record):
         """
         return (
             f"{self}. It cannot be continued. To train its student further, start a run in another folder with "
-            f"--student {student}"
+            f"--student {shlex.quote(str(student))}"
         )
 
     @property
