@@ -1,8 +1,11 @@
 """Recipes that are chosen by what a teacher is: methods, starts, text and budgets, with their reasons."""
 
+import gzip
 import json
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,6 +18,7 @@ from limbeck.recipe.models import StudentSpec
 from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.shipped import read_shipped
+from limbeck.recipe.text_size import size_of_text
 from tests.support.models import make_embedding, make_teacher
 from tests.support.task_files import CHUNKS, write_table, write_tasks
 
@@ -305,6 +309,22 @@ def test_rows_of_a_task_file_are_trained_on_as_the_rows_that_are_named_directly(
     reason = by_task["reasons"]["stages.0.training"]
     assert reason == by_rows["reasons"]["stages.0.training"]
     assert ("passes through" in reason) == (rate == 1e11) and "unknown" not in reason
+
+
+def test_packed_rows_have_the_size_of_their_content(place, tmp_path):
+    lines = ["sentence\tlabel", *(f"the model reads text {number}\t{number % 2}" for number in range(200))]
+    content = "\n".join(lines).encode()
+    sizes = {}
+    for name, packed in {"rows.tsv": content, "rows.tsv.gz": gzip.compress(content)}.items():
+        (tmp_path / name).write_bytes(packed)
+        sizes[name] = size_of_text([str(tmp_path / name)], of_rows=True)
+    assert sizes == {"rows.tsv": len(content), "rows.tsv.gz": len(content)}
+
+    # The columns of a parquet file are packed too.
+    rows = {"sentence": [f"the model reads text {number}" for number in range(200)], "label": [0, 1] * 100}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet", use_dictionary=False, compression="zstd")
+    bytes_of_texts = sum(map(len, rows["sentence"]))
+    assert bytes_of_texts < size_of_text([str(tmp_path / "rows.parquet")], of_rows=True) < 2 * bytes_of_texts + 8 * 200
 
 
 def test_the_files_of_a_built_in_task_in_a_data_folder_have_a_size(place, tmp_path):

@@ -41,7 +41,7 @@ class RowSizes(NamedTuple):
     """Sizes of labelled rows.
 
     Attributes:
-        size: Bytes of their files; None where they are not known before the rows are read.
+        size: Bytes of their files, unpacked; None where they are not known before the rows are read.
         tokens_of_row: Mean number of tokens in a row, as it is cut; of a ranking in a query with the documents that are
             read together.
     """
@@ -61,11 +61,11 @@ def size_of_text(sources: Sequence[str], *, of_rows: bool = False) -> int | None
     for source in sources:
         if not _is_local(source):
             return None
-        # Rows are read whole, so the size of their files counts. Of other text only the column `text` does.
+        # Rows are read whole, so all of their columns count. Of other text only the column `text` does.
+        text_column = "text"
         if of_rows and not holds_texts_alone(source):
-            size = find_files(source).stored_size()
-        else:
-            size = find_files(source, "text").size()
+            text_column = None
+        size = find_files(source, text_column).size()
         if size is None:
             return None
         total += size

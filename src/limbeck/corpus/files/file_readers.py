@@ -132,14 +132,14 @@ def read_rows(
 
 
 def text_size(path: FilePath, text_column: str) -> int:
-    """Estimate the bytes of text in a file: for parquet the size of the text column, otherwise the size of the file.
+    """Estimate the bytes of text in a file: for parquet the size of its text, otherwise the size of the file.
 
     For a compressed file the size of its content is estimated, as if all of it were packed as densely as the first
     4 MiB.
 
     Args:
         path: The file.
-        text_column: Column of the text, for parquet.
+        text_column: Column of the text, for parquet; empty for labelled rows, of which all columns count.
     """
     kind = FILE_KINDS[suffix_of(path)]
     stored_size = addresses.file_size(path)

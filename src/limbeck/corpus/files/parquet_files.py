@@ -97,9 +97,15 @@ def placed_rows(
 
 
 def parquet_text_size(file: OpenFile) -> int:
-    """Return the bytes of the text column of a file that is not compressed; `text_size` asks for no other."""
-    columns = _column_chunks(_open_parquet(file.stream).metadata)
-    return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == file.text_column)
+    """Return the bytes of the text column of a file that is not compressed; without a text column, of all columns.
+
+    `text_size` asks for no compressed file.
+    """
+    size = 0
+    for column in _column_chunks(_open_parquet(file.stream).metadata):
+        if not file.text_column or column.path_in_schema == file.text_column:
+            size += column.total_uncompressed_size
+    return size
 
 
 def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]]:
