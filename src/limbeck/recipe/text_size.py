@@ -62,10 +62,10 @@ def size_of_text(sources: Sequence[str], *, of_rows: bool = False) -> int | None
         if not _is_local(source):
             return None
         # Rows are read whole, so all of their columns count. Of other text only the column `text` does.
-        text_column = "text"
         if of_rows and not holds_texts_alone(source):
-            text_column = None
-        size = find_files(source, text_column).size()
+            size = find_files(source).size()
+        else:
+            size = find_files(source, "text").size()
         if size is None:
             return None
         total += size
