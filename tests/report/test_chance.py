@@ -52,7 +52,7 @@ def test_a_reranker_stands_beside_a_random_order():
     assert "| nDCG@10 on d40.jsonl | 0.798 | 0.676 | 84.7 % kept; score 0.600 to 0.750 (95 %) |" in table
     assert "| ↳ random order | – | 0.551 |" in table and "| ↳ random order | – | 0.408 |" in table
     assert "Scored on the 40 queries (240 pairs) of d40.jsonl, without fine-tuning (few, so" in table
-    assert "scores over development queries." in table
+    assert "the development queries for scores." in table
     assert '"nDCG@10 on d40.jsonl, random order",,0.551,' in comparison_csv({"development": [RANKED]})
     table = comparison_csv({"development": [RANKED]}, details=True)
     assert table.startswith('figure,teacher,student,speedup,unit,"share, %",low,high')

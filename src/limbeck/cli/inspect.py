@@ -65,7 +65,7 @@ def similarity(request: requests.SimilarityRequest, messages: Messages) -> None:
 def contribution(request: requests.ContributionRequest, messages: Messages) -> None:
     """Measure how much each layer changes its input, by the cosine between its input and its output.
 
-    The `contribution` mapping pairs layers by these cosines (ELM paper, section 5.3.1).
+    By the `contribution` mapping, a student learns from the layers with the lowest cosines (ELM paper, section 5.3.1).
     """
     _inspect("contribution", request, messages)
 

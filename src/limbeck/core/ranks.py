@@ -72,7 +72,7 @@ def connect() -> None:
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
             f"Process {process_index()} of {process_count()} cannot reach the others: {str(error).splitlines()[0]}; "
-            "check the launcher's address and port, and that it started them all."
+            "check the launcher's address and port, and whether the launcher started all processes."
         ) from None
     atexit.register(_disconnect)
 

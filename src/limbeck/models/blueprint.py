@@ -158,7 +158,7 @@ def check_depth(layers: int, of: int, hidden: int) -> None:
     if not 1 <= layers <= of:
         raise ModelError(
             f"The student '{layers}' would keep {layers} of the teacher's layers, but the teacher has only {of}; "
-            f"give 1 to {of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
+            f"give --student a number from 1 to {of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
         )
 
 

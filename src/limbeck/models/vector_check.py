@@ -81,9 +81,10 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
             continue
         if not _is_small(difference):
             raise ModelError(
-                f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
-                f"sentence-transformers, but only {LARGEST_DIFFERENCE:g} is allowed: a student would learn wrong "
-                "vectors. Please report the model; a copy of its folder without modules.json can be distilled."
+                f"The sentence vectors that limbeck makes with '{title}' differ by up to {difference:.2g} from those "
+                f"of sentence-transformers, but only {LARGEST_DIFFERENCE:g} is allowed: a student would learn wrong "
+                "vectors. Please report the model. To distil its hidden states all the same, give a copy of its folder "
+                "without modules.json."
             )
         differences[title] = difference
     return differences

@@ -495,8 +495,8 @@ def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Seq
             return with_column
         raise RecipeError(
             f"--label-column {column} names the label of rows, but this run has no task, so it reads text without "
-            "labels; leave --label-column out, give a teacher that was fine-tuned on such rows (`limbeck finetune` "
-            "makes one), or name the task in a recipe (corpus.task.kind, such as classification)."
+            "labels. There are three ways out: leave --label-column out; give a teacher that `limbeck finetune` made "
+            "of these rows; or name the task in a recipe as corpus.task.kind, such as classification."
         )
     task_keys = {"name": task} if isinstance(task, str) else _mapping_or_empty(task)
     return {**corpus, "task": {**task_keys, "label_column": column}}

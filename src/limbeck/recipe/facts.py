@@ -172,8 +172,8 @@ def _check_is_model(name: str) -> None:
     """Refuse a model whose only weights are pickles, and a file of texts in the place of a model."""
     if names_targets(name) and Path(name).expanduser().is_file():
         raise RecipeError(
-            f"'{name}' is a file, not a model; if it holds texts with a teacher's outputs for them, name it as "
-            "teacher.targets in a recipe, with its columns."
+            f"'{name}' is a file, not a model; if it holds texts with a teacher's outputs, name it as "
+            "teacher.targets in a recipe, such as teacher: {targets: FILE, text: text, vector: embedding}."
         )
     check_not_pickled(name)
 

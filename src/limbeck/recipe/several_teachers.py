@@ -105,8 +105,9 @@ def _check_same_prompts(first: TeacherMember, member: TeacherMember) -> None:
         first_prompt = _prompt_of(first.teacher.sentence, role)
         if prompt != first_prompt:
             raise RecipeError(
-                f"teachers.{member.name} '{member.teacher.title}' reads the prompt {prompt!r} before texts, but the "
-                f"first teacher '{first.teacher.title}' reads {first_prompt!r}; choose teachers with the same prompts."
+                f"Two teachers have different prompts, which stand before each text: teachers.{member.name} "
+                f"'{member.teacher.title}' has {prompt!r}, and the first teacher '{first.teacher.title}' has "
+                f"{first_prompt!r}; choose teachers with the same prompts."
             )
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from limbeck.core.blocks import NOTHING, Notes, counted, counted_rows, rounded
 from limbeck.core.intervals import ends_of
 from limbeck.core.kinds import kind_of
+from limbeck.core.lists import enumerate_words
 from limbeck.core.records import (
     Agreement,
     DevelopmentFigures,
@@ -313,19 +314,20 @@ def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield a note on the samples behind the 95 % intervals."""
     samples = []
     if evaluation.agreement is not None and evaluation.agreement.interval:
-        samples.append(f"agreement over {counted(evaluation.agreement.documents or 0, 'document')}")
+        samples.append(f"{counted(evaluation.agreement.documents or 0, 'document')} for agreement")
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.interval:
         queries = "summaries" if retrieval.measure is None else "queries"
-        samples.append(f"retrieval over {retrieval.pool or 0:,.0f} {queries}")
+        samples.append(f"{retrieval.pool or 0:,.0f} {queries} for retrieval")
     kinds_with_intervals = {scores.kind for scores in evaluation.development if scores.intervals}
     if any(not kind_of(kind).has_queries for kind in kinds_with_intervals):
-        samples.append("scores over development rows")
+        samples.append("the development rows for scores")
     if any(kind_of(kind).has_queries for kind in kinds_with_intervals):
-        samples.append("scores over development queries")
+        samples.append("the development queries for scores")
     if samples:
         yield (
-            f"The 95 % intervals show how much the student's figures vary with the sample: {', '.join(samples)}. "
+            "The 95 % intervals show how much the student's figures vary with the sample, which is "
+            f"{enumerate_words(samples, 'and')}. "
             "How much the figures vary with the seed is not known, because there was only one run."
         )
 

@@ -120,7 +120,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
         for value in values:
             if value not in possible_values:
                 reason = next(text for point, text in impossible.items() if getattr(point, name) == value)
-                raise RecipeError(f"--{name} {value:g} does not occur in any shape that can be trained: {reason}")
+                raise RecipeError(f"No shape with --{name} {value:g} can be trained: {reason}")
     return ShapeSpace(sizes, shapes, impossible)
 
 

@@ -134,7 +134,7 @@ def check_same_text(
             way_out = "put it back where it was, with its dates"
         if changed is not None:
             raise OutputError(
-                f"{changed} has changed since the run in '{folder}' was started, so it cannot be resumed to the same "
+                f"{changed} has changed since the run in '{folder}' was started, so the run cannot go on to the same "
                 f"result; {way_out}, or start again with --overwrite."
             )
 

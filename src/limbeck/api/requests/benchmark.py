@@ -72,7 +72,7 @@ class LossRequest(BenchmarkRequest):
         reads=values.optional_commas,
     )
     lengths: tuple[int, ...] = option(
-        "Lengths of the longest sample in tokens, separated by commas.",
+        "Numbers of tokens of the longest sample, separated by commas; each is measured.",
         default=(128, 512),
         cls=str,
         reads=values.numbers,

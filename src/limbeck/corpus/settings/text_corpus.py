@@ -97,8 +97,8 @@ class CorpusSettings(Checked, CorpusSpec):
             )
         if self.pairs and self.length < _SHORTEST_PAIR:
             raise ValueError(
-                f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has at least {_SHORTEST_PAIR} tokens: "
-                "raise 'length'"
+                f"length {self.length} has no room for a pair, [CLS] A [SEP] B [SEP]; give a length of at least "
+                f"{_SHORTEST_PAIR} tokens"
             )
         return self
 

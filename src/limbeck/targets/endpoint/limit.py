@@ -74,8 +74,8 @@ def token_limit(most: int, tokenizer: str | PreTrainedTokenizerBase) -> TextLimi
         name = tokenizer.name_or_path
     if not tokenizer.is_fast:
         raise CorpusError(
-            f"The tokenizer of '{name}' does not say where in a text its tokens are, so texts cannot be cut by "
-            "them; leave --tokenizer out, and --limit counts characters."
+            f"The tokenizer of '{name}' does not say where in a text its tokens are, so --limit cannot count its "
+            "tokens; leave --tokenizer out to let --limit count characters."
         )
     if most <= tokenizer.num_special_tokens_to_add():
         raise CorpusError(
