@@ -311,6 +311,16 @@ def test_rows_of_a_task_file_are_trained_on_as_the_rows_that_are_named_directly(
     assert ("passes through" in reason) == (rate == 1e11) and "unknown" not in reason
 
 
+@pytest.mark.parametrize("method", [{}, {"method": "hidden_states"}])
+@pytest.mark.parametrize("named", [{"text_column": "text"}, {"overrides": "corpus.text_column=text"}])
+def test_the_usual_column_is_refused_where_it_is_named_and_missing(place, method, named):
+    (place / "films.csv").write_text("review,year\nthe model is a text,1999\n")
+    options = {"teacher": str(place / "encoder/teacher-bert"), "student": 2, "corpus": str(place / "films.csv")}
+    assert limbeck.validate(**options, **method).recipe.corpus.text_column == "text"
+    with pytest.raises(LimbeckError, match=r"has no column 'text': .* column 'review' is read .* text_column out"):
+        limbeck.validate(**options, **method, **named)
+
+
 def test_packed_rows_have_the_size_of_their_content(place, tmp_path):
     lines = ["sentence\tlabel", *(f"the model reads text {number}\t{number % 2}" for number in range(200))]
     content = "\n".join(lines).encode()
@@ -588,6 +598,7 @@ def test_columns_that_are_missing_name_those_that_are_there(place, reviews):
     [
         ({**COLUMNS, "label_column": "rating"}, "rating"),
         ({**COLUMNS, "text_column": "reviewx"}, "reviewx"),
+        ({**COLUMNS, "text_column": "text"}, "text"),
         ({"corpus": {"text_column": "review", "task": {"label_columns": ["stars", "moons"]}}}, "moons"),
     ],
 )
@@ -619,7 +630,7 @@ def test_the_column_of_text_without_labels_is_named_by_the_same_option(place, re
         LimbeckError, match="label_column stars names the label of rows, but this run has no task"
     ) as error:
         limbeck.validate(**options, **COLUMNS)
-    assert "give a teacher that was fine-tuned on such rows (`limbeck finetune` makes one)" in str(error.value)
+    assert "give a teacher that `limbeck finetune` made of these rows" in str(error.value)
 
 
 @pytest.mark.parametrize("teacher", ["encoder", "classification"])

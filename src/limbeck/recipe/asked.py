@@ -470,7 +470,7 @@ def _check_text_column(sources: Any, columns: Mapping[str, Any]) -> None:
         return
     for place in places:
         if isinstance(place, str | Path):
-            check_text(str(place), columns["text_column"], may_be_rows=True)
+            check_text(str(place), columns["text_column"], may_be_rows=True, is_named=True)
 
 
 def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ _WORDS_OF_A_TEXT = 4
 _SHOWN_CHARACTERS = 40
 USUAL_TEXT_COLUMN = "text"
 """The column of the text where the user names none."""
+COLUMN_FOUND = "table of which the column"
+"""Beginning of the note on a table that lacks the usual column, and in which another one was found."""
 _ROWS_THAT_SHOW_TEXTS = 100
 _LONGEST_NAME = 24
 
@@ -118,7 +120,7 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     [text_column] = text_columns
     # A file that is read on from a later position has its note already.
     if file.start.at_start:
-        file.report.note(f"table of which the column '{text_column}' is read", str(file.path))
+        file.report.note(f"{COLUMN_FOUND} '{text_column}' is read", str(file.path))
     return text_column
 
 

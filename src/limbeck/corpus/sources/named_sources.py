@@ -15,6 +15,7 @@ from limbeck.corpus.files import file_kinds
 from limbeck.corpus.files.addresses import FilePath, file_size, is_remote
 from limbeck.corpus.files.file_kinds import UNKNOWN_LAYOUT, TableLayout
 from limbeck.corpus.files.file_readers import FILE_KINDS
+from limbeck.corpus.files.table_files import COLUMN_FOUND
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings.parallel import names_parallel_text
 from limbeck.corpus.source_report import SourceReport, nothing_in
@@ -143,7 +144,12 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
 
 
 def check_text(
-    text: str, text_column: str, separator: file_kinds.Separator | None = None, *, may_be_rows: bool = False
+    text: str,
+    text_column: str,
+    separator: file_kinds.Separator | None = None,
+    *,
+    may_be_rows: bool = False,
+    is_named: bool = False,
 ) -> None:
     """Refuse local files without any text, such as tables without the column, before models are loaded.
 
@@ -154,9 +160,10 @@ def check_text(
         text_column: Column of the text, for kinds that have columns.
         separator: As for `open_source`.
         may_be_rows: Whether files of types that only rows have, such as `.json`, are passed over.
+        is_named: Whether the user named the column, so that no other one is read in its place.
 
     Raises:
-        CorpusError: if the files hold no text.
+        CorpusError: if the files hold no text, or none in the column that the user named.
     """
     if not _is_local(text):
         return
@@ -170,6 +177,11 @@ def check_text(
     first_text = next(source.documents(report), None)
     if first_text is None:
         raise CorpusError(nothing_in(text, "text", report))
+    if is_named and any(note.startswith(COLUMN_FOUND) for note in report.counts):
+        raise CorpusError(
+            f"The source '{safe_name(text)}' has no column '{safe_name(text_column)}': {'; '.join(report.lines())}. "
+            "Leave --text-column out to read this column, or name another one."
+        )
 
 
 def shards_of(source: Source) -> Any:
