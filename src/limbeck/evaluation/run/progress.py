@@ -43,12 +43,20 @@ class GridProgress:
         """Report how much of a training is done."""
         if done.count is not None:
             self._count_by_training[training.id] = done.count
-        line = f"cell {self.ended + 1} of {self.count}: {training.describe()}"
+        line = self._name_of(training)
         if done.detail:
             line += f": {done.detail}"
         if self._last_score:
             line += f" ({self._last_score})"
         self._report_share(training, done.share, line)
+
+    def _name_of(self, training: SharedTraining) -> str:
+        """Return the name of a training that goes on, with the number of its cell."""
+        if self.count > 1:
+            return f"cell {self.ended + 1} of {self.count}: {training.describe()}"
+        # A single cell is told by its task, so that a terminal has room for its epoch and its loss.
+        [ready] = training.cells.values()
+        return ready.cell.task
 
     def finish_cell(self, training: SharedTraining, score: str = "") -> None:
         """Count a cell as done; if it is the last of its training, report the training as done.
