@@ -77,6 +77,7 @@ def test_the_decisions_on_a_text_count_once_however_many_batches_have_it(batches
     if head == "token_classification":
         decisions = [len(row["input_ids"]) for row in tokenise(tiny_tokenizer(), TEXTS, NAMES, 128)]
     assert result.equal_decisions == pytest.approx(1 - decisions[0] / sum(decisions))
+    assert result.decisions == sum(decisions)
 
 
 def test_an_answer_is_never_in_the_padding(batches):

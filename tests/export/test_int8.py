@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from rich.console import Console
+from scipy.stats import binomtest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import limbeck
@@ -167,7 +168,9 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     equal_decisions = exported.export.development.equal_decisions
     assert equal_decisions == pytest.approx(sum(equal) / len(equal), abs=0.2)
     assert equal_decisions * 12 == pytest.approx(round(equal_decisions * 12), abs=1e-5)
-    assert "On 12 development rows of the run" in str(exported)
+    low, high = binomtest(round(equal_decisions * 12), 12).proportion_ci(method="wilson")
+    interval = f"{equal_decisions:.1%} of 12 (95 %: {low:.1%} to {high:.1%})"
+    assert f"On 12 development rows of the run, decisions equal to the source's: {interval}." in str(exported)
     assert "Decisions equal to the source's" not in str(exported), "those on the sample texts"
     assert "On 12 development rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
 

@@ -37,6 +37,35 @@ def test_the_interval_of_an_agreement_is_that_of_its_own_metric(copied, metric, 
     assert (quality_of(run).interval is not None) == has_interval
 
 
+def test_an_agreement_of_words_has_the_interval_of_its_record(copied):
+    task = {"task": "token_classification", "metric": "f1_entity", "rows": 500, "agreement": 0.933, "student": 0.706}
+    task |= {"start": {"f1_entity": 0.699}, "start_agreement": 0.924}
+    task |= {"agreement_interval": [0.921, 0.944], "intervals": {"f1_entity": [0.688, 0.722]}}
+    evaluation_of_run = {"task": task, "start": {"summary": "Starts from teacher layers 1, 3."}}
+    [run] = collect([copied(edit={"evaluation": evaluation_of_run})])
+    assert quality_of(run).interval == (0.921, 0.944)
+    text = comparison_markdown(evaluation_of_run)
+    assert "| 0.933 | 95 %: 0.921 to 0.944 |" in text and "95 %: 0.688 to 0.722" in text
+    assert (
+        "The training changed little. The training did not clearly improve the agreement with the teacher on held-out "
+        "rows: 0.933 is not clearly above the untrained start's 0.924."
+    ) in text
+
+
+def test_runs_that_share_no_figure_have_tables_of_their_own(copied):
+    task = {"task": "classification", "metric": "accuracy", "rows": 100, "agreement": 0.8, "student": 0.7}
+    of_rows = {"task": task}
+    values = [evaluation(), of_rows, evaluation(), of_rows]
+    runs = [(f"run {n}", collect([copied(name=f"r{n}", edit={"evaluation": each})])[0]) for n, each in enumerate(values)]
+    tables = [block for block in run_blocks(runs) if isinstance(block, Table) and block.caption.startswith("Quality")]
+    assert [table.caption for table in tables] == [
+        "Quality of the students: run 0, run 2",
+        "Quality of the students: run 1, run 3",
+    ]
+    assert [[row[0] for row in table.rows] for table in tables] == [["run 0", "run 2"], ["run 1", "run 3"]]
+    assert not set(tables[0].headings[1:]) & set(tables[1].headings[1:])
+
+
 def test_students_without_a_figure_are_not_counted_as_further_ones(copied, page_of):
     def add_students(record):
         block = record["summary"]["blocks"][0]

@@ -21,6 +21,7 @@ class Differences(Record):
             empty with a head.
         equal_decisions: Share of rows (tokens, texts, answer ends) with the same most probable class; None without
             classes. A text that is in several batches counts once.
+        decisions: Number of these rows; None without classes, and in older records.
         mean_kl: Mean `KL(source || export)` of their class probabilities in nats, over the same rows; None without
             classes.
     """
@@ -32,6 +33,7 @@ class Differences(Record):
     scale: dict[str, Number | None] = Field(default_factory=dict)
     cosine: dict[str, Number | None] = Field(default_factory=dict)
     equal_decisions: Number | None = None
+    decisions: Number | None = None
     mean_kl: Number | None = None
 
 

@@ -65,18 +65,32 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
         score: Scores the rows that have these indices. An index may come several times.
         rows: The number of rows, whose indices begin with 0.
     """
+    return each_of_resampled(lambda draw: {"score": score(draw)}, rows)["score"]
+
+
+def each_of_resampled(scores: Callable[[Sequence[int]], Mapping[str, float]], rows: int) -> dict[str, Interval]:
+    """Return the percentile bootstrap of several scores over rows, by name; see `of_resampled`.
+
+    Args:
+        scores: Scores the rows that have these indices.
+        rows: The number of rows.
+    """
     import numpy as np
 
     generator = np.random.default_rng(0)
-    scores: list[float] = []
+    drawn: dict[str, list[float]] = {}
     with warnings.catch_warnings():
         # Metrics warn of draws that happen to have one class.
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(RESAMPLES):
             draw = generator.integers(rows, size=rows).tolist()
-            scores.append(score(draw))
-    low, high = np.percentile(scores, [2.5, 97.5])
-    return float(low), float(high)
+            for name, value in scores(draw).items():
+                drawn.setdefault(name, []).append(value)
+    intervals = {}
+    for name, values in drawn.items():
+        low, high = np.percentile(values, [2.5, 97.5])
+        intervals[name] = (float(low), float(high))
+    return intervals
 
 
 def of_mean(values: Sequence[float]) -> Interval | None:

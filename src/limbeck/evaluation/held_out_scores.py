@@ -90,6 +90,9 @@ def measure_task(
         agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
         figures.metric = agreement.metric
         figures.agreement = agreement.value
+        interval = kind.held_out_agreement_interval(student_answers.numpy(), teacher_answers, held_out)
+        if interval is not None:
+            figures.agreement_interval = list(interval)
     answers_of_starts = [_predict(start, [batch.student for batch in batches], kind).numpy() for start in starts]
     if teacher_answers is not None:
         agreements = [kind.held_out_agreement(answers, teacher_answers, held_out) for answers in answers_of_starts]
@@ -106,6 +109,8 @@ def measure_task(
     figures.student = main.student
     figures.teacher = main.teacher
     figures.further = further
+    intervals = kind.held_out_intervals(student_answers.numpy(), labels, held_out)
+    figures.intervals = {metric: list(ends) for metric, ends in intervals.items()}
     scores_of_starts = []
     for answers in answers_of_starts:
         scores = kind.held_out_scores(answers, labels, held_out)

@@ -227,9 +227,12 @@ class _Gaps:
             cosines = torch.cat(self._cosines)
             cosine = {"mean": float(cosines.mean()), "lowest": float(cosines.min())}
         equal_decisions = None
+        decisions = None
         mean_kl = None
         if self._are_equal:
-            equal_decisions = float(torch.cat(self._are_equal).float().mean())
+            are_equal = torch.cat(self._are_equal)
+            equal_decisions = float(are_equal.float().mean())
+            decisions = are_equal.numel()
             mean_kl = float(torch.cat(self._divergences).mean())
         return Differences(
             texts=len(self._texts),
@@ -239,6 +242,7 @@ class _Gaps:
             scale={name: float(torch.stack(values).max()) for name, values in self._scales.items()},
             cosine=cosine,
             equal_decisions=equal_decisions,
+            decisions=decisions,
             mean_kl=mean_kl,
         )
 

@@ -6,6 +6,7 @@ A kind says how rows are read from a source, turned into tokens, trained on, pre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -16,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.core.blocks import counted_rows
-from limbeck.core.intervals import Interval
+from limbeck.core.intervals import Interval, each_of_resampled
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow, without_surrogates
@@ -495,6 +496,31 @@ class Kind:
         """
         return self.held_out_scores(student, teacher, rows)[0]
 
+    def held_out_intervals(
+        self, predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows
+    ) -> dict[str, Interval]:
+        """Return the 95 % intervals of `held_out_scores` by metric; scores that are undefined have none.
+
+        The arguments are those of `held_out_scores`. Groups are drawn with replacement, since the predictions of a
+        sentence or of a query are not independent.
+        """
+
+        def scores_of(predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows) -> Sequence[HeldOutScore]:
+            return self.held_out_scores(predicted, labels, rows)
+
+        return _intervals_of_groups(scores_of, predicted, labels, rows)
+
+    def held_out_agreement_interval(
+        self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows
+    ) -> Interval | None:
+        """Return the 95 % interval of `held_out_agreement`, over groups; None where the agreement is undefined."""
+
+        def agreement_of(student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> Sequence[HeldOutScore]:
+            return [self.held_out_agreement(student, teacher, rows)]
+
+        found = _intervals_of_groups(agreement_of, student, teacher, rows)
+        return next(iter(found.values()), None)
+
     def hard_label(self) -> LabelTerm | None:
         """Return the loss of labels; None where a student does not learn from labels."""
         return None
@@ -502,6 +528,38 @@ class Kind:
     def soft_label(self) -> LabelTerm:
         """Return the loss of the teacher's scores."""
         raise NotImplementedError
+
+
+def _intervals_of_groups(
+    score: Callable[[NDArray[Any], NDArray[Any], HeldOutRows], Sequence[HeldOutScore]],
+    predicted: NDArray[Any],
+    labels: NDArray[Any],
+    rows: HeldOutRows,
+) -> dict[str, Interval]:
+    """Return the bootstrap's intervals of scores over the groups of predictions, by metric.
+
+    Args:
+        score: Scores predictions by labels.
+        predicted: The predictions.
+        labels: The labels, or the teacher's predictions.
+        rows: The groups and the classes of the predictions.
+    """
+    slices = slices_of(rows.groups)
+    # A single group is every draw.
+    if len(slices) < 2:
+        return {}
+    indices_of_groups = [np.arange(group.start, group.stop) for group in slices]
+
+    def scores_of(draw: Sequence[int]) -> dict[str, float]:
+        indices = np.concatenate([indices_of_groups[group] for group in draw])
+        # A group that is drawn twice counts as two.
+        sizes = [len(indices_of_groups[group]) for group in draw]
+        groups = np.repeat(np.arange(len(draw)), sizes)
+        scores = score(predicted[indices], labels[indices], HeldOutRows(groups, rows.classes))
+        return {each.metric: math.nan if each.value is None else each.value for each in scores}
+
+    found = each_of_resampled(scores_of, len(slices))
+    return {name: ends for name, ends in found.items() if not any(map(math.isnan, ends))}
 
 
 def slices_of(groups: NDArray[np.int64]) -> list[slice]:

@@ -340,6 +340,41 @@ class TokenClassification(Kind):
         scores = [HeldOutScore(name, figures[name]) for name in ("f1_entity", "precision_entity", "recall_entity")]
         return [*scores, accuracy]
 
+    def held_out_intervals(
+        self, predicted: NDArray[Any], labels: NDArray[Any], rows: HeldOutRows
+    ) -> dict[str, intervals.Interval]:
+        """Return the bootstrap's intervals over sentences, whose entities and right tags are counted once."""
+        sentences = slices_of(rows.groups)
+        if len(sentences) < 2:
+            return {}
+        counts_of_words = []
+        counts_of_entities = []
+        has_entities = entity_tags(rows.classes) is not None
+        for sentence in sentences:
+            predicted_numbers, gold_numbers = predicted[sentence], labels[sentence]
+            counts_of_words.append([int((predicted_numbers == gold_numbers).sum()), len(gold_numbers)])
+            if has_entities:
+                counts = count_tags([predicted_numbers.tolist()], [gold_numbers.tolist()], rows.classes)
+                counts_of_entities.append(total_of(counts))
+        words = np.array(counts_of_words)  # [sentences, 2]
+        entities = np.array(counts_of_entities)  # [sentences, 3], or empty
+
+        def scores_of(draw: Sequence[int]) -> dict[str, float]:
+            right, total = words[draw].sum(axis=0).tolist()
+            scores = {"accuracy": right / total}
+            if has_entities:
+                scores |= EntityCounts(*entities[draw].sum(axis=0).tolist()).figures()
+            return scores
+
+        return intervals.each_of_resampled(scores_of, len(sentences))
+
+    def held_out_agreement_interval(
+        self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows
+    ) -> intervals.Interval | None:
+        """Return the interval of the agreement, the main score with the teacher's tags as labels."""
+        metric = self.held_out_agreement(student, teacher, rows).metric
+        return self.held_out_intervals(student, teacher, rows).get(metric)
+
     def hard_label(self) -> LabelTerm | None:
         """Return the cross entropy of the first token of each word."""
         return LabelTerm("hard_label_ce", rows="label")

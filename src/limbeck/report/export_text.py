@@ -11,6 +11,7 @@ from limbeck.core import timing
 from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table, counted
 from limbeck.core.escaping import escape_markdown
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
+from limbeck.core.intervals import of_share
 from limbeck.core.markdown import plain_table
 from limbeck.export.formats import FORMATS
 from limbeck.report.quality import speed_words
@@ -110,7 +111,7 @@ def _quality_lines(differences: Differences, *, with_decisions: bool) -> Iterato
         yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
     if with_decisions and differences.equal_decisions is not None:
         yield (
-            f"Decisions equal to the source's: {differences.equal_decisions:.1%}. The KL divergence of the "
+            f"Decisions equal to the source's: {_share_of_equal(differences)}. The KL divergence of the "
             f"probabilities is {differences.mean_kl:.2g} nats."
         )
 
@@ -119,9 +120,26 @@ def _development_line(differences: Differences) -> str:
     """Return a line on the decisions on the development rows of the student's run."""
     rows = counted(differences.texts or 0, "development row")
     return (
-        f"On {rows} of the run, {differences.equal_decisions:.1%} of the decisions are equal to the source's. The KL "
-        f"divergence of the probabilities is {differences.mean_kl:.2g} nats."
+        f"On {rows} of the run, decisions equal to the source's: {_share_of_equal(differences)}. The KL divergence of "
+        f"the probabilities is {differences.mean_kl:.2g} nats."
     )
+
+
+def _share_of_equal(differences: Differences) -> str:
+    """Return the share of equal decisions with their number, such as `100.0% of 23 (95 %: 85.7% to 100.0%)`.
+
+    There is no interval where a text has several decisions, such as those on its words, since they are not independent.
+    """
+    share = differences.equal_decisions or 0.0
+    words = f"{share:.1%}"
+    # Older records lack the number of decisions.
+    if not differences.decisions:
+        return words
+    words += f" of {differences.decisions:,.0f}"
+    if differences.decisions != differences.texts:
+        return words
+    low, high = of_share(share, int(differences.decisions))
+    return f"{words} (95 %: {low:.1%} to {high:.1%})"
 
 
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:

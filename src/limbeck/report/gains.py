@@ -1,19 +1,30 @@
 """Gains: how far the figures of a student are above those of the untrained start, in sentences.
 
-A gain is *clear* if the start's figure lies below the 95 % interval of the student's, or below the student's figure
-where that has no interval. A loss is clear if the start's figure lies above the interval.
+A gain is *clear* if the student's figure is above that of the start by more than chance, as far as the 95 % interval of
+the student's figure tells: the start was scored on the same rows, so its figure varies as much. The difference of two
+independent figures varies √2 times as much as one of them, and that of two figures of the same rows less. A figure
+without an interval has a clear gain if it is above that of the start. Losses are clear by the same rule.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from limbeck.core.blocks import rounded
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import Agreement, Retrieval, RunEvaluation, TaskFigures, UntrainedStart
+from limbeck.core.records.run_evaluation import RETRIEVAL
 from limbeck.report.names import metric_name, metric_of_rows
-from limbeck.report.reliable import interval_of_share, is_reached_untrained
+from limbeck.report.reliable import (
+    interval_of_agreement,
+    interval_of_held_out_score,
+    interval_of_retrieval,
+    is_reached_untrained,
+)
 from limbeck.report.scored_rows import rows_title
 
+_VARIATION_OF_DIFFERENCE = math.sqrt(2)
+"""Width of the 95 % interval of the difference of two figures, as a multiple of that of one figure, at the most."""
 _DIGITS = 3
 """Digits of the figures in sentences; figures that are written alike are equal to a reader."""
 
@@ -41,7 +52,7 @@ class Gain(NamedTuple):
     def is_clear(self) -> bool:
         """Whether the student is clearly above the start."""
         lowest, _ = self.interval or (self.student, self.student)
-        return self.start < lowest
+        return self.student - self.start > _VARIATION_OF_DIFFERENCE * (self.student - lowest)
 
     @property
     def is_clear_loss(self) -> bool:
@@ -50,7 +61,8 @@ class Gain(NamedTuple):
         if self.interval is None:
             return False
         _, highest = self.interval
-        return self.start > highest and not self.is_second
+        is_beyond_chance = self.start - self.student > _VARIATION_OF_DIFFERENCE * (highest - self.student)
+        return is_beyond_chance and not self.is_second
 
     def sentence(self, origin: UntrainedStart) -> str:
         """Say what became of the figure.
@@ -69,8 +81,8 @@ class Gain(NamedTuple):
         if self.is_clear_loss:
             return f"The {cause} made the {self.name} worse: {student} is below {figure_of_start}."
         if self.student < self.start:
-            within = "" if self.interval is None else ", within its 95 % interval"
-            return f"The {cause} did not improve the {self.name}: {student} is below {figure_of_start}{within}."
+            by_chance = "" if self.interval is None else ", which may be chance"
+            return f"The {cause} did not improve the {self.name}: {student} is below {figure_of_start}{by_chance}."
         return f"The {cause} did not clearly improve the {self.name}: {student} is not clearly above {figure_of_start}."
 
 
@@ -123,7 +135,8 @@ def _gains(evaluation: RunEvaluation) -> Iterator[Gain]:
     """Yield the gains of the figures that tell whether the training helped, as far as both students have them.
 
     They are the main scores on development rows, the agreement and the main score on rows that were held out from a
-    task's training files, the MRR@10 of a retrieval, and the agreement of sentence vectors.
+    task's training files, the MRR@10 of a retrieval, and the agreement of sentence vectors. If the MRR@10 is not
+    clearly better or worse, other figures of the retrieval count that are below those of the start.
     """
     for gain in (
         *_gains_on_development_rows(evaluation),
@@ -154,16 +167,24 @@ def _changed_clearly(gain: Gain | None) -> bool:
     return gain.is_clear or gain.is_clear_loss
 
 
+def _adds_to(main: Gain | None, further: Gain | None) -> bool:
+    """Return whether a further figure tells what the main one does not: that the student is below the start by it."""
+    if further is None:
+        return False
+    if further.is_clear_loss:
+        return True
+    return main is not None and not main.is_clear and not main.is_clear_loss and further.student < further.start
+
+
 def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
     """Yield the gains of the agreement and of the main score on rows that were held out from the training files."""
     if task.only_answer:
         return
     if task.agreement is not None:
-        metric = task.agreement_metric or task.metric
-        interval = interval_of_share(task.agreement, metric, task.task, task.rows)
+        interval = interval_of_agreement(task)
         yield gain_of("agreement with the teacher on held-out rows", task.agreement, task.start_agreement, interval)
     if task.metric is not None and task.student is not None:
-        interval = interval_of_share(task.student, task.metric, task.task, task.rows)
+        interval = interval_of_held_out_score(task.student, task.metric, task)
         yield gain_of(
             f"{metric_name(task.metric)} on held-out rows",
             task.student,
@@ -177,11 +198,20 @@ def _gains_on_held_out_text(evaluation: RunEvaluation, start: UntrainedStart) ->
     """Yield the gains of the retrieval and of the agreement of sentence vectors."""
     retrieval = evaluation.student.retrieval or Retrieval()
     start_retrieval = start.retrieval or Retrieval()
-    gain = gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
     # Where a student without training is as good as the teacher, a training can lose and has nothing to gain.
     can_gain = not is_reached_untrained(evaluation.teacher.retrieval, start.untrained_retrieval)
+    gain = gain_of("retrieval MRR@10", retrieval.mrr_at_10, start_retrieval.mrr_at_10, retrieval.interval)
     if can_gain or (gain is not None and gain.is_clear_loss):
         yield gain
+    for metric in RETRIEVAL:
+        further_gain = gain_of(
+            f"retrieval {metric_name(metric)}",
+            getattr(retrieval, metric),
+            getattr(start_retrieval, metric),
+            interval_of_retrieval(retrieval, metric),
+        )
+        if metric != "mrr_at_10" and can_gain and _adds_to(gain, further_gain):
+            yield further_gain
     agreement = evaluation.agreement or Agreement()
     start_agreement = start.agreement or Agreement()
     yield gain_of(

@@ -36,13 +36,15 @@ from limbeck.report.names import at_start, metric_name, metric_of_rows
 from limbeck.report.output_files import write_forms
 from limbeck.report.quality_notes import Measured, comparison_notes, notes_blocks
 from limbeck.report.reliable import (
+    agreement_metric,
     caution_of_agreement,
     caution_of_retrieval,
     caution_of_speedup,
     chance_of,
     has_share,
+    interval_of_agreement,
+    interval_of_held_out_score,
     interval_of_retrieval,
-    interval_of_share,
     reliable_figures,
     reliable_speedup,
     reliable_transformer_speedup,
@@ -523,7 +525,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     if task.agreement is None:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
-            interval = _interval_of_rows(scores.student, scores.metric, task)
+            interval = interval_of_held_out_score(scores.student, scores.metric, task)
             yield Row(label, teacher=None, student=scores.student, unit=unit, interval=interval)
             yield _start_row(start, task.start.get(scores.metric))
             yield from _guesser_row(task, scores.metric)
@@ -537,7 +539,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             teacher=scores.teacher,
             student=scores.student,
             unit=unit,
-            interval=_interval_of_rows(scores.student, scores.metric, task),
+            interval=interval_of_held_out_score(scores.student, scores.metric, task),
             is_part=True,
         )
         # The row may stand below other parts, so that it names its metric.
@@ -548,15 +550,8 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 
 def _row_of_agreement(task: TaskFigures, unit: Unit) -> Row:
     """The row of the agreement on rows that were held out from a task's training files."""
-    interval = _interval_of_rows(task.agreement, agreement_metric(task), task)
+    interval = interval_of_agreement(task)
     return Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit, interval=interval)
-
-
-def _interval_of_rows(value: float | None, metric: str | None, task: TaskFigures) -> Interval | None:
-    """The interval of a student's figure on held-out rows; None where the figure is not known, or is no share."""
-    if value is None:
-        return None
-    return interval_of_share(value, metric, task.task, task.rows)
 
 
 def _guesser_row(task: TaskFigures, metric: str | None) -> Iterator[Row]:
@@ -567,11 +562,6 @@ def _guesser_row(task: TaskFigures, metric: str | None) -> Iterator[Row]:
         # The row may stand below other parts, so that it names its metric.
         label = f"{metric_name(metric)} of {with_article(guesser)}"
         yield Row(label, teacher=None, student=chance, unit="alone", is_part=True)
-
-
-def agreement_metric(task: TaskFigures) -> str | None:
-    """The metric of an agreement on held-out rows of a task, which may differ from that of the scores."""
-    return task.agreement_metric or task.metric
 
 
 def agreement_label(task: TaskFigures) -> str:

@@ -15,6 +15,7 @@ from limbeck.core.records import (
     DevelopmentFigures,
     Retrieval,
     RunEvaluation,
+    TaskFigures,
 )
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, RETRIEVAL, SATURATED
 
@@ -263,6 +264,27 @@ def interval_of_share(value: float, metric: str | None, kind: str | None, rows: 
     if metric not in _SHARES or is_of_words or not rows:
         return None
     return of_share(value, int(rows))
+
+
+def agreement_metric(task: TaskFigures) -> str | None:
+    """Return the metric of an agreement on held-out rows of a task, which may differ from that of the scores."""
+    return task.agreement_metric or task.metric
+
+
+def interval_of_agreement(task: TaskFigures) -> Interval | None:
+    """Return the 95 % interval of the agreement on held-out rows; None where it is not known."""
+    if task.agreement is None:
+        return None
+    of_share = interval_of_share(task.agreement, agreement_metric(task), task.task, task.rows)
+    return of_share or ends_of(task.agreement_interval)
+
+
+def interval_of_held_out_score(value: float | None, metric: str | None, task: TaskFigures) -> Interval | None:
+    """Return the 95 % interval of the student's score by a metric on held-out rows; None where it is not known."""
+    if value is None or metric is None:
+        return None
+    of_share = interval_of_share(value, metric, task.task, task.rows)
+    return of_share or ends_of(task.intervals.get(metric))
 
 
 def chance_of(scores: DevelopmentFigures, metric: str) -> float:

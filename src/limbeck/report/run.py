@@ -31,7 +31,7 @@ from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import PART_MARK_OF_TEXT, quality_table
 from limbeck.report.quality_notes import notes_blocks
-from limbeck.report.run_quality import quality_of
+from limbeck.report.run_quality import has_uncounted_parameters, quality_of
 from limbeck.report.run_warnings import warnings_of
 from limbeck.report.sections import Summary, section, summary
 from limbeck.report.statuses import run_status
@@ -70,6 +70,8 @@ def overview(run: RunFolder) -> Iterator[Block]:
     teacher = run.record.teacher
     student = run.record.student
     parameters = "" if student.parameters is None else counted(student.parameters, "parameter")
+    if has_uncounted_parameters(run.record):
+        parameters += " with pooler and head"
     corpus = run.record.corpus or records.CorpusText()
     # Of several teachers, `teacher` of the record is only the first. All of them are listed in its place.
     one_teacher = ""

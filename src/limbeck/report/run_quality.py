@@ -15,14 +15,14 @@ from limbeck.core.records.run_evaluation import UNTRAINED_START
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.gains import gain_sentences
 from limbeck.report.names import metric_of_rows
-from limbeck.report.quality import agreement_label, agreement_metric, format_count
+from limbeck.report.quality import agreement_label, format_count
 from limbeck.report.quality_notes import missing_figures, reasons_against
 from limbeck.report.reliable import (
     caution_of_agreement,
     caution_of_retrieval,
     chance_of,
     has_share,
-    interval_of_share,
+    interval_of_agreement,
     is_reliable_agreement,
     is_reliable_retrieval,
     is_unsteady,
@@ -249,7 +249,7 @@ def _task_quality(task: records.TaskFigures, agreement: float, start: records.Un
     label = f"{table_label[:1].lower()}{table_label[1:]}"
     if task.only_answer:
         return Quality(label, agreement, is_agreement=True, caution=MEANINGLESS)
-    ends = interval_of_share(agreement, agreement_metric(task), task.task, task.rows)
+    ends = interval_of_agreement(task)
     over = counted_rows(task.rows or 0, task.queries)
     return Quality(
         label,
@@ -283,7 +283,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
 
     # Size and speed are large figures only where the student is smaller, and the speedup reliable.
     evaluation = run.record.evaluation or records.RunEvaluation()
-    yield from _size_highlight(evaluation.teacher.parameters, evaluation.student.parameters)
+    yield from _size_highlight(run.record)
     batch = evaluation.first_batch
     speedup = reliable_speedup(batch)
     if speedup:
@@ -302,12 +302,23 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
         yield Highlight(duration(seconds), label, read)
 
 
-def _size_highlight(teacher: records.Parameters, student: records.Parameters) -> Iterator[Highlight]:
+def has_uncounted_parameters(run: records.Run) -> bool:
+    """Return whether the student has a pooler or a head that the comparison of sizes leaves out."""
+    compared = (run.evaluation or records.RunEvaluation()).student.parameters.total
+    return compared is not None and run.student.parameters is not None and run.student.parameters > compared
+
+
+def _size_highlight(run: records.Run) -> Iterator[Highlight]:
     """Yield how much smaller the whole student is, embeddings included, and its Transformer part in small print."""
+    evaluation = run.evaluation or records.RunEvaluation()
+    teacher = evaluation.teacher.parameters
+    student = evaluation.student.parameters
     times = _times_smaller(teacher.total, student.total)
     if not times:
         return
     detail = f"{format_count(student.total or 0)} parameters of {format_count(teacher.total or 0)}"
+    if has_uncounted_parameters(run):
+        detail += ", without pooler and head"
     times_of_transformer = _times_smaller(teacher.transformer, student.transformer)
     if times_of_transformer:
         detail += f"; its Transformer part is {times_of_transformer} smaller"

@@ -21,6 +21,8 @@ _SIZE_UNITS = ("count", "megabytes")
 """Units of the figures of size; figures in milliseconds are of speed, and all others are of quality."""
 TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
 """Runs, each after its title on the page."""
+TitledFacts: TypeAlias = Sequence[tuple[str, Mapping[str, AnyCell]]]
+"""Facts of runs by name, each after the run's title on the page."""
 
 
 def main_cells(run: RunFolder, longest: float) -> list[AnyCell]:
@@ -57,7 +59,7 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     training = _facts_table("Training of the runs", training_facts)
     yield training.with_words("Teacher", "Student", "Methods")
     yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
-    yield _facts_table("Quality of the students", [(title, _quality_facts(run)) for title, run in runs])
+    yield from _quality_tables([(title, _quality_facts(run)) for title, run in runs])
     if _were_measured_differently(runs):
         yield Notes(
             (
@@ -67,7 +69,36 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
         )
 
 
-def _facts_table(caption: str, titled_facts: Sequence[tuple[str, Mapping[str, AnyCell]]]) -> Table:
+def _quality_tables(titled_facts: TitledFacts) -> Iterator[Table]:
+    """Lay out the quality of runs: a table for all runs that share a figure, so that a row is not all dashes.
+
+    Runs without any figure stand last in the first table.
+    """
+    groups: list[list[tuple[str, Mapping[str, AnyCell]]]] = []
+    for title, facts in sorted(titled_facts, key=_has_no_facts):
+        group = next((group for group in groups if not facts or _shares_a_name(facts, group)), None)
+        if group is None:
+            group = []
+            groups.append(group)
+        group.append((title, facts))
+    for group in groups:
+        caption = "Quality of the students"
+        if len(groups) > 1:
+            caption += f": {', '.join(title for title, _ in group)}"
+        yield _facts_table(caption, group)
+
+
+def _has_no_facts(titled: tuple[str, Mapping[str, AnyCell]]) -> bool:
+    _, facts = titled
+    return not facts
+
+
+def _shares_a_name(facts: Mapping[str, AnyCell], titled_facts: TitledFacts) -> bool:
+    """Return whether any of some facts is known of one of some runs."""
+    return any(facts.keys() & facts_of_run.keys() for _, facts_of_run in titled_facts)
+
+
+def _facts_table(caption: str, titled_facts: TitledFacts) -> Table:
     """Lay out facts of runs, a run a row and a fact a column."""
     # A run may lack a fact that others have, such as a metric of its task. The columns are the facts of any run, in the
     # order in which they first come; a dictionary keeps that order.

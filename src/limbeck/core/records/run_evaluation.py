@@ -241,7 +241,9 @@ class TaskFigures(Record):
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
         agreement_metric: The metric of the agreement, where it is another one.
+        agreement_interval: Its 95 % interval over rows, sentences or queries; None in older records.
         further: Scores by further metrics.
+        intervals: 95 % intervals of the student's scores, by metric, where there is one; none in older records.
         chance: Scores of a model that does not read the rows, by metric, where they are known.
         start: Scores of the untrained start, by metric, where it was scored; see `UntrainedStart`.
         start_agreement: Its agreement.
@@ -261,7 +263,9 @@ class TaskFigures(Record):
     student: Number | None = None
     agreement: Number | None = None
     agreement_metric: str | None = None
+    agreement_interval: list[Number | None] | None = None
     further: list[MetricScores] = Field(default_factory=list)
+    intervals: dict[str, list[Number | None]] = Field(default_factory=dict)
     chance: dict[str, Number] = Field(default_factory=dict)
     start: dict[str, Number | None] = Field(default_factory=dict)
     start_agreement: Number | None = None
