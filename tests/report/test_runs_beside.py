@@ -56,7 +56,8 @@ def test_runs_that_share_no_figure_have_tables_of_their_own(copied):
     task = {"task": "classification", "metric": "accuracy", "rows": 100, "agreement": 0.8, "student": 0.7}
     of_rows = {"task": task}
     values = [evaluation(), of_rows, evaluation(), of_rows]
-    runs = [(f"run {n}", collect([copied(name=f"r{n}", edit={"evaluation": each})])[0]) for n, each in enumerate(values)]
+    folders = [copied(name=f"run{number}", edit={"evaluation": each}) for number, each in enumerate(values)]
+    runs = [(f"run {number}", run) for number, run in enumerate(collect(folders))]
     tables = [block for block in run_blocks(runs) if isinstance(block, Table) and block.caption.startswith("Quality")]
     assert [table.caption for table in tables] == [
         "Quality of the students: run 0, run 2",
