@@ -57,7 +57,7 @@ def test_an_instant_student_says_what_it_is(instant):
     card = Path(instant.student, "README.md").read_text()
     assert "fitted in closed form, without training, by limbeck from" in card and "distilled with" not in card
     assert "this is an instant student" in card
-    assert "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 3, 4" in card
+    assert "The copied layers were fitted to the outputs of the teacher's layers 1, 3, 4 by linear equations" in card
 
 
 def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tmp_path, monkeypatch):
@@ -319,9 +319,10 @@ def test_a_stream_is_refused(bert_folder, text_folder, tmp_path):
 def test_records_of_fits_read_as_sentences():
     fit = records.FittedStart(targets=[1, 5, 6], tokens=98_214, error=0.25, error_as_copied=0.4)
     assert str(fit) == (
-        "The output maps of the copied layers were fitted in closed form to the teacher's layers 1, 5, 6 on 98,214 "
-        "tokens of text, without training. On text that was not fitted to, this took the error of the last layer from "
-        "0.400 of the variance to 0.250. On text of another kind the student may be worse than its copied layers."
+        "The copied layers were fitted to the outputs of the teacher's layers 1, 5, 6 by linear equations, on 98,214 "
+        "tokens of text. There was no training. On text that the fit had not read, the error of the last layer is "
+        "0.250 of the variance; without the fit it is 0.400. On text of another kind, the student may be worse than "
+        "the same layers without a fit."
     )
     kept = json.loads(json.dumps(records.Initialisation(summary="s", fit=fit).to_dict()))
     assert records.Initialisation.read(kept).fit == fit

@@ -118,10 +118,10 @@ class FittedStart(Record):
             )
         targets = ", ".join(map(str, self.targets))
         return (
-            f"The output maps of the copied layers were fitted in closed form to the teacher's layers {targets} on "
-            f"{tokens} of text, without training. On text that was not fitted to, this took the error of the last "
-            f"layer from {error_as_copied} of the variance to {error}. On text of another kind the student may be "
-            "worse than its copied layers."
+            f"The copied layers were fitted to the outputs of the teacher's layers {targets} by linear equations, on "
+            f"{tokens} of text. There was no training. On text that the fit had not read, the error of the last layer "
+            f"is {error} of the variance; without the fit it is {error_as_copied}. On text of another kind, the "
+            "student may be worse than the same layers without a fit."
         )
 
 
