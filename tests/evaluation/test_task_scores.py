@@ -104,6 +104,24 @@ def test_scores(task):
     assert alone.agreement is None
 
 
+def test_each_model_is_a_part_of_the_progress():
+    rows = [{**row, "labels": number % 3} for number, row in enumerate(ROWS)]
+    models = [tiny_model("bert", seed=seed, head="classification", layers=1, num_labels=3) for seed in range(3)]
+    told = []
+    measure_task(
+        *models[:2],
+        rows,
+        PadCollator(0, labels="class"),
+        "classification",
+        starts=models[2:],
+        batch_size=10,
+        report=lambda share, what, count=None: told.append((what, count.done, count.total, share)),
+    )
+    parts = ("the student", "the teacher", "the untrained start")
+    expected = [(f"scoring held-out rows, {part}", done, 23, done / 23) for part in parts for done in (10, 20, 23)]
+    assert told == expected
+
+
 def test_too_few_rows_are_refused():
     model = tiny_model("bert", head="classification", layers=1)
     with pytest.raises(CorpusError, match="raise corpus.held_out"):

@@ -84,12 +84,15 @@ def test_the_progress_names_the_scoring_of_held_out_rows_behind_the_speed(tmp_pa
     overrides = ["evaluation.speed=true", "evaluation.latency_seconds=0.01", "evaluation.length=8"]
     distil(tmp_path, "classification", TEXTS, {"num_labels": 3}, *overrides)
     assert steps[:2] == [(0.0, "loading both models"), (0.0, "latency, 1 x 8 tokens")]
-    assert list(dict.fromkeys(step for _, step in steps))[-3:] == [
+    assert list(dict.fromkeys(step for _, step in steps))[-6:] == [
         "latency, 32 x 8 tokens",
         "making the untrained start",
         "scoring held-out rows",
+        "scoring held-out rows, the student",
+        "scoring held-out rows, the teacher",
+        "scoring held-out rows, the untrained start",
     ]
-    assert steps[-1][0] == 0
+    assert steps[-1][0] == 1
 
 
 def test_a_plain_text_file_has_a_text_a_line(tmp_path):

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core import records
 from limbeck.core.blocks import counted
+from limbeck.core.progress import Count, Report, named, no_progress
 from limbeck.corpus.batches.batch import LABELS, Batch, read_batch
 from limbeck.errors import CorpusError
 from limbeck.evaluation.best_figures import best_scores, highest
@@ -32,6 +33,7 @@ def measure_task(
     starts: Sequence[PreTrainedModel] = (),
     labelled: bool = True,
     batch_size: int = 32,
+    report: Report = no_progress,
 ) -> records.TaskFigures:
     """Score teacher and student on rows of a task, by the kind's metric of held-out rows.
 
@@ -47,6 +49,7 @@ def measure_task(
         starts: Untrained students with that head, of which the best scores count.
         labelled: Whether the rows have labels.
         batch_size: Rows a forward pass.
+        report: Receives the progress, with a part for each model.
 
     Raises:
         CorpusError: if there are fewer than 2 rows.
@@ -73,7 +76,8 @@ def measure_task(
     held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
 
     # The student's answers are compared with the teacher's, and then both with the labels.
-    student_answers = _predict(student, [batch.student for batch in batches], kind)
+    report_student = named(report, "scoring held-out rows, the student")
+    student_answers = _predict(student, [batch.student for batch in batches], kind, report_student)
     gives_one_answer = len(student_answers.unique(dim=0)) == 1
     figures = records.TaskFigures(
         task=task,
@@ -86,14 +90,19 @@ def measure_task(
         figures.queries = len(np.unique(held_out.groups))
     teacher_answers = None
     if teacher is not None:
-        teacher_answers = _predict(teacher, [batch.teacher for batch in batches], kind).numpy()
+        report_teacher = named(report, "scoring held-out rows, the teacher")
+        teacher_answers = _predict(teacher, [batch.teacher for batch in batches], kind, report_teacher).numpy()
         agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
         figures.metric = agreement.metric
         figures.agreement = agreement.value
         interval = kind.held_out_agreement_interval(student_answers.numpy(), teacher_answers, held_out)
         if interval is not None:
             figures.agreement_interval = list(interval)
-    answers_of_starts = [_predict(start, [batch.student for batch in batches], kind).numpy() for start in starts]
+    answers_of_starts = []
+    report_start = named(report, "scoring held-out rows, the untrained start")
+    for start in starts:
+        answers_of_start = _predict(start, [batch.student for batch in batches], kind, report_start)
+        answers_of_starts.append(answers_of_start.numpy())
     if teacher_answers is not None:
         agreements = [kind.held_out_agreement(answers, teacher_answers, held_out) for answers in answers_of_starts]
         figures.start_agreement = highest(agreement.value for agreement in agreements)
@@ -149,16 +158,32 @@ def _classes_of(model: PreTrainedModel, kind: Kind) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], kind: Kind) -> Tensor:
-    """Return what a head predicts of all rows, in the form of their labels, on the CPU."""
+def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], kind: Kind, report: Report) -> Tensor:
+    """Return what a head predicts of all rows, in the form of their labels, on the CPU.
+
+    Args:
+        model: The model with the head.
+        batches: What the model reads.
+        kind: The kind of the task.
+        report: Receives the progress.
+    """
     key = streams.StreamKey("logits", families.depth(model.config))
     device = inference.device_of(model)
     was_training = model.training
     answers = []
+    rows = sum(_rows_of(batch) for batch in batches)
+    rows_done = 0
     with taps.StreamTap(model.eval(), [key]) as tap:
         for batch in batches:
             inputs = {name: tensor.to(device) for name, tensor in batch.items()}
             logits = tap(**inputs)[key]
             answers.append(kind.held_out_predictions(logits.float().cpu()))
+            rows_done += _rows_of(batch)
+            report(rows_done / rows, "", Count(rows_done, "rows", rows))
     model.train(was_training)
     return torch.cat(answers)
+
+
+def _rows_of(batch: Mapping[str, Tensor]) -> int:
+    """Return the number of rows of a batch."""
+    return len(next(iter(batch.values())))

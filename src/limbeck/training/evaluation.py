@@ -346,6 +346,7 @@ def _score_held_out_rows(run: Run, report: Report, starts: Sequence[PreTrainedMo
             stage.pairing.task,
             starts=starts,
             labelled=stage.pairing.labelled,
+            report=report,
         )
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
