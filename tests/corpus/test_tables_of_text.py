@@ -50,11 +50,13 @@ def test_the_named_column_is_read(tmp_path):
     [
         (
             {"title": TEXTS, "body": TEXTS},
-            r"has several columns that may be the text \(body, title\). Name the column of the text with --text-column",
+            r"has no column 'text', and several columns that may be the text \(body, title\)\. "
+            "Name the column of the text with --text-column",
         ),
         (
             {"a": ["x"], "b": ["y"]},
-            r"has no column of the text by its looks \(a, b\). Name the column of the text with --text-column",
+            r"has no column 'text', and no column of the text by its looks \(a, b\)\. "
+            "Name the column of the text with --text-column",
         ),
         ({"a whole text of words": TEXTS}, "has no header: its first line would name a column 'a whole text of words'"),
     ],

@@ -213,7 +213,9 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
         lambda run, report: evaluate_student(run, lambda share, step, count=None: reports.append((share, step, count))),
     )
     result = limbeck.distill(recipe)
-    of_measures = ["vectors of the teacher", "vectors of the student", "vectors of the untrained start"]
+    # The copied layers and the fitted ones.
+    starts = ["vectors of untrained start 1 of 2", "vectors of untrained start 2 of 2"]
+    of_measures = ["vectors of the teacher", "vectors of the student", *starts]
     assert list(dict.fromkeys(step for _, step, _ in reports)) == [
         "loading both models",
         "making the untrained start",

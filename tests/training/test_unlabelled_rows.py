@@ -84,13 +84,14 @@ def test_the_progress_names_the_scoring_of_held_out_rows_behind_the_speed(tmp_pa
     overrides = ["evaluation.speed=true", "evaluation.latency_seconds=0.01", "evaluation.length=8"]
     distil(tmp_path, "classification", TEXTS, {"num_labels": 3}, *overrides)
     assert steps[:2] == [(0.0, "loading both models"), (0.0, "latency, 1 x 8 tokens")]
-    assert list(dict.fromkeys(step for _, step in steps))[-6:] == [
+    assert list(dict.fromkeys(step for _, step in steps))[-7:] == [
         "latency, 32 x 8 tokens",
         "making the untrained start",
         "scoring held-out rows",
         "scoring held-out rows, the student",
         "scoring held-out rows, the teacher",
-        "scoring held-out rows, the untrained start",
+        "scoring held-out rows, untrained start 1 of 2",
+        "scoring held-out rows, untrained start 2 of 2",
     ]
     assert steps[-1][0] == 1
 

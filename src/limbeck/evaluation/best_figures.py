@@ -54,3 +54,13 @@ def highest(values: Iterable[float | None]) -> float | None:
 def _rank(value: float | None) -> float:
     """Return a value for a comparison, in which one that is not defined comes last."""
     return -math.inf if value is None or math.isnan(value) else value
+
+
+def name_of_start(number: int, count: int) -> str:
+    """Return the name of one of several untrained students, for lines of progress.
+
+    Args:
+        number: Its number, from 1.
+        count: The number of untrained students.
+    """
+    return "the untrained start" if count == 1 else f"untrained start {number} of {count}"

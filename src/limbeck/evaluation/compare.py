@@ -20,7 +20,7 @@ from limbeck.core.blocks import duration
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
-from limbeck.evaluation.best_figures import best_agreement, best_retrieval
+from limbeck.evaluation.best_figures import best_agreement, best_retrieval, name_of_start
 from limbeck.evaluation.latency import least_setting, longest_rounds, measure_latency
 from limbeck.evaluation.sentence_pairs import text_of
 from limbeck.models import families, inference
@@ -333,8 +333,11 @@ def _measure_agreement(
         cut = cuts.setdefault(width, records.CutVectors(width=width))
         cut.agreement = measure(inference.cut_vectors(student_vectors, width))
     if sides.starts and evaluation.start is not None:
-        report_start = progress.named(report, "agreement, vectors of the untrained start")
-        agreements = [measure(encode_sentences(side, sentences, report_start)) for side in sides.starts]
+        agreements = []
+        for number, side in enumerate(sides.starts, start=1):
+            name = name_of_start(number, len(sides.starts))
+            report_start = progress.named(report, f"agreement, vectors of {name}")
+            agreements.append(measure(encode_sentences(side, sentences, report_start)))
         evaluation.start.agreement = best_agreement(agreements)
 
 
@@ -417,9 +420,10 @@ def _measure_retrieval(
         if asymmetric and have_same_width:
             figures.asymmetric = score(cut_queries, cut_passages_of_teacher)
     if sides.starts and evaluation.start is not None:
-        report_start = progress.named(report, "passage retrieval, vectors of the untrained start")
         figures_of_starts = []
-        for side in sides.starts:
+        for number, side in enumerate(sides.starts, start=1):
+            name = name_of_start(number, len(sides.starts))
+            report_start = progress.named(report, f"passage retrieval, vectors of {name}")
             start_queries, start_passages = side.encode(pool.pairs, report_start, retrieval.ROLES)
             figures_of_starts.append(score(start_queries, start_passages))
         evaluation.start.retrieval = best_retrieval(figures_of_starts)

@@ -14,7 +14,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.progress import Count, Report, named, no_progress
 from limbeck.corpus.batches.batch import LABELS, Batch, read_batch
 from limbeck.errors import CorpusError
-from limbeck.evaluation.best_figures import best_scores, highest
+from limbeck.evaluation.best_figures import best_scores, highest, name_of_start
 from limbeck.kinds.kind import HeldOutRows, Kind
 from limbeck.kinds.registry import KINDS
 from limbeck.models import families, inference, streams, taps
@@ -99,8 +99,8 @@ def measure_task(
         if interval is not None:
             figures.agreement_interval = list(interval)
     answers_of_starts = []
-    report_start = named(report, "scoring held-out rows, the untrained start")
-    for start in starts:
+    for number, start in enumerate(starts, start=1):
+        report_start = named(report, f"scoring held-out rows, {name_of_start(number, len(starts))}")
         answers_of_start = _predict(start, [batch.student for batch in batches], kind, report_start)
         answers_of_starts.append(answers_of_start.numpy())
     if teacher_answers is not None:

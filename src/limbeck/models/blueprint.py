@@ -208,7 +208,7 @@ def _complete(named_fields: Mapping[str, Any]) -> StudentBlueprint:
     hidden = fields["hidden"]
     is_possible_width = isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH
     if fields.get("heads") is None:
-        fields["heads"] = _usual_heads(hidden) if is_possible_width else 1
+        fields["heads"] = _usual_heads(fields["layers"], hidden) if is_possible_width else 1
     if fields.get("ffn") is None:
         fields["ffn"] = FFN_RATIO * hidden if is_possible_width else 1
     try:
@@ -231,8 +231,12 @@ def _shorten(value: Any) -> str:
         return "such a long number"
 
 
-def _usual_heads(hidden: int) -> int:
+def _usual_heads(layers: Any, hidden: int) -> int:
     """Return the heads of a student that names none.
+
+    Args:
+        layers: Its layers, for the message.
+        hidden: Its width.
 
     Raises:
         ModelError: for a width that the rules do not cover.
@@ -241,9 +245,10 @@ def _usual_heads(hidden: int) -> int:
         return USUAL_HEADS
     if hidden % USUAL_HEAD_SIZE == 0:
         return hidden // USUAL_HEAD_SIZE
+    example = f"{layers}x{hidden}h{_nearest_heads(hidden)}"
     raise ModelError(
         f"The hidden width {hidden} can be divided neither into {USUAL_HEADS} heads nor into heads of width "
-        f"{USUAL_HEAD_SIZE}; give the number of heads behind the shape, as in 6x{hidden}h{_nearest_heads(hidden)}."
+        f"{USUAL_HEAD_SIZE}; give the number of heads behind the shape, as in {example}."
     )
 
 

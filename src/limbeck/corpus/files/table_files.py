@@ -115,7 +115,8 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     if len(text_columns) != 1:
         may_be = "several columns that may be the text" if text_columns else "no column of the text by its looks"
         raise CorpusError(
-            f"'{safe_name(file.path)}' has {may_be} ({list_columns(text_columns or columns)}). {NAME_TEXT_COLUMN}."
+            f"'{safe_name(file.path)}' has no column '{USUAL_TEXT_COLUMN}', and {may_be} "
+            f"({list_columns(text_columns or columns)}). {NAME_TEXT_COLUMN}."
         )
     [text_column] = text_columns
     # A file that is read on from a later position has its note already.
