@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import binomtest
 from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
@@ -11,6 +13,7 @@ from limbeck.core.records import RunEvaluation
 from limbeck.evaluation import Amounts, Side, compare_models, encode, latency
 from limbeck.evaluation.compare import _why_left_out
 from limbeck.evaluation.passages import build_passage_pairs
+from limbeck.evaluation.retrieval import retrieval_scores
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 
@@ -104,6 +107,15 @@ def test_the_setting_that_measures_a_slow_batch_size_is_named_beside_the_time_th
         "95 s."
     )
     assert latency.longest_rounds(latency.least_setting(61.0)) >= 1.25 * 61.0
+
+
+@pytest.mark.parametrize("found_among_ten", [24, 23, 12])
+def test_a_share_of_few_queries_has_the_interval_of_a_share(found_among_ten):
+    ranks = torch.tensor([1] * found_among_ten + [11] * (24 - found_among_ten))
+    figures = retrieval_scores(ranks)
+    wilson = binomtest(found_among_ten, 24).proportion_ci(method="wilson")
+    assert figures.intervals["recall_at_10"] == pytest.approx([wilson.low, wilson.high])
+    assert figures.interval == pytest.approx([wilson.low, wilson.high]), "each reciprocal rank is 0 or 1"
 
 
 def test_queries_of_the_student_in_the_teachers_documents():

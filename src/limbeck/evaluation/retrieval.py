@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from limbeck.core import intervals
 from limbeck.core.records import Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.evaluation.sentence_pairs import check_enough, normalised
@@ -27,8 +28,6 @@ FEWEST_BODY_CHARACTERS = 60
 FEWEST_RETRIEVAL_PAIRS = 20
 ROLES = ("query", "document")
 """Of summaries and bodies, and of all that is searched: the prompts that they get."""
-_Z = 1.96
-"""Standard errors within which 95 % of a normal distribution lie."""
 
 
 def build_retrieval_pairs(
@@ -187,9 +186,6 @@ def retrieval_scores(ranks: Tensor) -> Retrieval:
 
 
 def _interval(values: NDArray[np.float64]) -> list[Number | None]:
-    """Return the 95 % interval of the mean of shares over queries, by the normal approximation; NaN of one query."""
-    mean = float(values.mean())
-    half = float("nan")
-    if len(values) > 1:
-        half = _Z * float(values.std(ddof=1)) / len(values) ** 0.5
-    return [max(0.0, mean - half), min(1.0, mean + half)]
+    """Return the 95 % interval of the mean of values from 0 to 1 over queries; see `intervals.of_mean_share`."""
+    ends = intervals.of_mean_share(values.tolist())
+    return [None, None] if ends is None else list(ends)

@@ -308,6 +308,9 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
         "1 of 2 cells done (the last cell: accuracy 0.853)",
         f"cell 2 of 2: {described} (the last cell: accuracy 0.853)",
     ]
+    # Rows that are scored behind the steps have no rate of steps.
+    progress.advance(trainings[1], ShareDone(0.9, "scoring 5 of 9 rows of t"))
+    assert lines[-1][0] == pytest.approx(0.95) and lines[-1][2] is None
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5))
     assert lines[-1][2] == Count(0.5, "cells"), "an evaluator that counts nothing"

@@ -48,7 +48,9 @@ class GridProgress:
             line += f": {done.detail}"
         if self._last_score:
             line += f" ({self._last_score})"
-        self._report_share(training, done.share, line)
+        # While rows are scored behind the steps of a training, no steps are counted, and the rate would seem to fall.
+        is_scored = done.count is None and training.id in self._count_by_training
+        self._report_share(training, done.share, line, with_count=not is_scored)
 
     def _name_of(self, training: SharedTraining) -> str:
         """Return the name of a training that goes on, with the number of its cell."""
@@ -74,13 +76,14 @@ class GridProgress:
                 line += f" ({self._last_score})"
             self._report_share(training, 1.0, line)
 
-    def _report_share(self, training: SharedTraining, share: float, line: str) -> None:
+    def _report_share(self, training: SharedTraining, share: float, line: str, *, with_count: bool = True) -> None:
         """Note the share of a training that is done, and report the share of all trainings.
 
         Args:
             training: The training.
             share: The share that is done, 0 to 1.
             line: The line of progress, in words.
+            with_count: Whether what was counted is reported too.
         """
         self._share_by_training[training.id] = share
         work_done = 0.0
@@ -88,7 +91,7 @@ class GridProgress:
             work_done += any_training.work * self._share_by_training.get(any_training.id, 0.0)
         # Rounding may carry the sum above the whole work.
         share_of_all = min(work_done / self._total_work, 1.0)
-        self._report(share_of_all, line, self._count_of_all(share_of_all))
+        self._report(share_of_all, line, self._count_of_all(share_of_all) if with_count else None)
 
     def _count_of_all(self, share_of_all: float) -> Count | None:
         """Return what all trainings have counted together; None if they count in different units.
