@@ -76,12 +76,15 @@ def test_a_measured_model_is_left_as_it_was(family, tmp_path):
 
 
 def test_the_table_has_sizes_and_speedups(rows, bert_folder):
+    # A busy machine gives no speedup, so that the table gets one that does not depend on the machine.
+    timed = {"median_ms": 8.0, "rounds": 9}
+    first, others = timed | {"speedup": 1.0}, timed | {"speedup": 2.53}
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(shown(*model_blocks(rows)))
+    console.print(shown(*model_blocks([row | (first if row["model"] == str(bert_folder) else others) for row in rows])))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     assert f"Speedups are relative to {bert_folder}" in "".join(text.splitlines()).replace("  ", "")
-    assert "Transformer" in text and "of 16" in text and f"{rows[1]['speedup']:.3g}x" in text
+    assert "Transformer" in text and "of 16" in text and "2.53x" in text
     assert f"{rows[1]['embedding_parameters'] / 1e6:.2f}" in text and f"{rows[0]['megabytes']:.1f}" in text
 
 
