@@ -107,6 +107,14 @@ def test_a_single_group_has_no_interval(kind):
     assert KINDS[kind].held_out_agreement_interval(labels, labels, rows) is None
 
 
+def test_tags_that_are_all_right_have_no_interval_without_width():
+    labels = np.tile([1, 2, 0, 3], 10)
+    rows = HeldOutRows(np.repeat(np.arange(10), 4), TAGS)
+    kind = KINDS["token_classification"]
+    assert kind.held_out_intervals(labels, labels, rows) == {}
+    assert kind.held_out_agreement_interval(labels, labels, rows) is None
+
+
 def test_an_undefined_score_has_no_interval():
     constant = np.ones(30)
     rows = HeldOutRows(np.arange(30))

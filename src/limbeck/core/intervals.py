@@ -93,6 +93,15 @@ def each_of_resampled(scores: Callable[[Sequence[int]], Mapping[str, float]], ro
     return intervals
 
 
+def with_width(intervals: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Return the intervals that have a width, by name.
+
+    Rows that are all right give a bootstrap without one, which would deny chance. An undefined score gives NaN.
+    """
+    # NaN is not below NaN either.
+    return {name: (low, high) for name, (low, high) in intervals.items() if low < high}
+
+
 def of_mean(values: Sequence[float]) -> Interval | None:
     """Return the interval of a mean over runs, by Student's t; None of fewer than two."""
     if len(values) < 2:

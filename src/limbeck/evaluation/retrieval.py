@@ -188,4 +188,6 @@ def retrieval_scores(ranks: Tensor) -> Retrieval:
 def _interval(values: NDArray[np.float64]) -> list[Number | None]:
     """Return the 95 % interval of the mean of values from 0 to 1 over queries; see `intervals.of_mean_share`."""
     ends = intervals.of_mean_share(values.tolist())
-    return [None, None] if ends is None else list(ends)
+    if ends is None:
+        return [None, None]
+    return list(ends)

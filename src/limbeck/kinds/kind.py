@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.core.blocks import counted_rows
-from limbeck.core.intervals import Interval, each_of_resampled
+from limbeck.core.intervals import Interval, each_of_resampled, with_width
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow, without_surrogates
@@ -518,8 +518,8 @@ class Kind:
         def agreement_of(student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows) -> Sequence[HeldOutScore]:
             return [self.held_out_agreement(student, teacher, rows)]
 
-        found = _intervals_of_groups(agreement_of, student, teacher, rows)
-        return next(iter(found.values()), None)
+        intervals = _intervals_of_groups(agreement_of, student, teacher, rows)
+        return next(iter(intervals.values()), None)
 
     def hard_label(self) -> LabelTerm | None:
         """Return the loss of labels; None where a student does not learn from labels."""
@@ -558,8 +558,7 @@ def _intervals_of_groups(
         scores = score(predicted[indices], labels[indices], HeldOutRows(groups, rows.classes))
         return {each.metric: math.nan if each.value is None else each.value for each in scores}
 
-    found = each_of_resampled(scores_of, len(slices))
-    return {name: ends for name, ends in found.items() if not any(map(math.isnan, ends))}
+    return with_width(each_of_resampled(scores_of, len(slices)))
 
 
 def slices_of(groups: NDArray[np.int64]) -> list[slice]:

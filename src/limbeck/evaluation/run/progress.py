@@ -91,7 +91,10 @@ class GridProgress:
             work_done += any_training.work * self._share_by_training.get(any_training.id, 0.0)
         # Rounding may carry the sum above the whole work.
         share_of_all = min(work_done / self._total_work, 1.0)
-        self._report(share_of_all, line, self._count_of_all(share_of_all) if with_count else None)
+        count = None
+        if with_count:
+            count = self._count_of_all(share_of_all)
+        self._report(share_of_all, line, count)
 
     def _count_of_all(self, share_of_all: float) -> Count | None:
         """Return what all trainings have counted together; None if they count in different units.
