@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
+from limbeck.corpus.building.held_out_rows import read_held_out_rows
 from limbeck.corpus.building.near_duplicates import near_duplicates
 from limbeck.corpus.building.splitting import LEAKED, NEAR, REPEATED
 from limbeck.corpus.rows.labelled_rows import LabelledRow
@@ -137,3 +138,13 @@ def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):
         build(tmp_path, [(text, 0) for text in known], tmp_path / "cache", development=Rows(scored[1:])).path
         != corpus.path
     )
+
+
+@pytest.mark.parametrize("settings", [{}, {"held_out": 0.2}, {"held_out": 0}, {"development": Rows(sentences(5, 7))}])
+def test_the_held_out_rows_are_read_without_tokens(tmp_path, settings):
+    rows = [(phrase, number % 2) for number, sentence in enumerate(sentences(30)) for phrase in phrases(sentence)]
+    corpus = build(tmp_path, rows, tmp_path / "cache", **settings)
+    given = {"kind": "classification", "sources": [str(tmp_path / "train.tsv")], "labels": ("no", "yes"), "length": 16}
+    found = read_held_out_rows(LabelledSettings(**given, **settings), KINDS["classification"], cache_dir=tmp_path)
+    assert [row.text for row in found] == [document.text for document in corpus.held_out_documents()]
+    assert [row.label for row in found] == list(corpus.held_out["labels"])

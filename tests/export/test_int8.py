@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import limbeck
 from limbeck.core.exports import Int8Latency
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.export import int8 as int8_files
 from limbeck.export import onnx as onnx_files
 from limbeck.export.differences import ExportMismatchError
@@ -24,6 +25,7 @@ from limbeck.report.export_text import busy_line, export_lines, latency_table, s
 from tests.support.models import make_teacher
 from tests.support.mrpc_recipe import mrpc_recipe
 from tests.support.students import sentence_student
+from tests.support.task_files import write_table
 
 GRAPH = "onnx/model_quantized.onnx"
 
@@ -145,7 +147,7 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     stream = io.StringIO()
     exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console(file=stream))
     steps = stream.getvalue().splitlines()
-    assert steps[-2:] == ["Comparing with the source …", "Comparing on development rows …"]
+    assert steps[-2:] == ["Comparing with the source …", "Comparing on held-out rows …"]
 
     with (Path(recipe["corpus"]["data"]) / "MRPC" / "dev.tsv").open(encoding="utf-8") as file:
         table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -170,12 +172,25 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     assert equal_decisions * 12 == pytest.approx(round(equal_decisions * 12), abs=1e-5)
     low, high = binomtest(round(equal_decisions * 12), 12).proportion_ci(method="wilson")
     interval = f"{equal_decisions:.1%} of 12 (95 %: {low:.1%} to {high:.1%})"
-    assert f"On 12 development rows of the run, decisions equal to the source's: {interval}." in str(exported)
+    assert f"On 12 held-out rows of the run, decisions equal to the source's: {interval}." in str(exported)
     assert "Decisions equal to the source's" not in str(exported), "those on the sample texts"
-    assert "On 12 development rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
+    assert "On 12 held-out rows of the run" in (exported.folder / "README.md").read_text(encoding="utf-8")
 
     # In float32 the decisions are those of the student, so that nothing else is compared.
     assert limbeck.export(run, "onnx", output=tmp_path / "float32").export.development is None
+
+
+def test_decisions_are_compared_on_rows_that_the_run_held_out(tmp_path, unmeasured):
+    recipe = mrpc_recipe(tmp_path)
+    names = sorted(TASKS["mrpc"].labels)
+    rows = [(f"{name} {number} of the table", name) for number in range(20) for name in names]
+    table = write_table(tmp_path / "rows.tsv", ("text", "label"), rows)
+    recipe["corpus"] = {"sources": [str(table)], "task": {"kind": "classification"}, "length": 32}
+    run = limbeck.distill(recipe)
+    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console())
+    held_out = run.metrics["task"]["rows"]
+    assert exported.export.development.texts == held_out > 0
+    assert f"On {held_out} held-out rows of the run, decisions equal to the source's" in str(exported)
 
 
 def test_rows_that_cannot_be_read_are_told_and_the_export_goes_on(tmp_path, unmeasured, capsys):
@@ -184,7 +199,7 @@ def test_rows_that_cannot_be_read_are_told_and_the_export_goes_on(tmp_path, unme
     shutil.rmtree(recipe["corpus"]["data"])
     exported = limbeck.export(run, "onnx-int8", output=tmp_path / "int8", console=Console())
     assert exported.export.development is None
-    assert "development rows are not compared on" in capsys.readouterr().out
+    assert "held-out rows are not compared on" in capsys.readouterr().out
 
 
 def test_a_busy_machine_gives_no_speedup_of_int8():

@@ -76,7 +76,10 @@ def test_every_command_says_that_the_run_was_ended_early(recipe, limbeck):
         f"its student further, start a run in another folder with --student '{folder}/student'"
     )
     assert line in limbeck("finish", folder).stdout.splitlines()
-    assert line in limbeck("distill", "--resume", "--output", folder).stdout.splitlines()
+    resumed = limbeck("distill", "--resume", "--output", folder)
+    assert line in resumed.stdout.splitlines()
+    before_the_table = "which was to take 6. It cannot be continued; this is its result:"
+    assert before_the_table in resumed.stderr
     more_steps = limbeck("distill", "--resume", "--output", folder, "--steps", 9)
     assert (more_steps.returncode, more_steps.stderr.splitlines()[-1]) == (2, f"error: {line}.")
     assert "status: finished, ended early at step 2 of 6 of stage 'minilmv2'\n" in limbeck("status", folder).stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
@@ -93,11 +94,13 @@ def test_building_the_corpus_is_a_sign_of_life(finished):
     assert {fields["step_of_corpus"].split()[0] for fields in building} >= {"reading", "tokenising"}
 
 
-def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tmp_path):
+def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tmp_path, capsys):
     recipe, first, _ = finished
     weights = first.student / "model.safetensors"
     stamp = weights.stat().st_mtime_ns
-    assert limbeck.distill(recipe, resume=True).student == first.student
+    capsys.readouterr()
+    assert limbeck.distill(recipe, resume=True, console=Console()).student == first.student
+    assert "The run is finished, so that nothing is trained; this is its result:" in capsys.readouterr().out
     picture = tmp_path / "photos" / "cat.png"
     picture.parent.mkdir()
     picture.write_bytes(b"meow")

@@ -19,7 +19,7 @@ from limbeck.api.results import Pushed
 from limbeck.core import exports
 from limbeck.core.blocks import Block
 from limbeck.core.paths import RECIPE, STUDENT, run_of_student
-from limbeck.core.progress_bars import ProgressBar, line_by_line, print_plain
+from limbeck.core.progress_bars import ProgressBar, activity, line_by_line, print_plain
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.export.request import ExportRequest, check_output
 from limbeck.training.run_checkpoints import RunCheckpoint
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from limbeck.models.sample_texts import Text
 
 MOST_TEXTS = 1000
-"""Texts to compare on that are read of a file, or development rows of a run."""
+"""Texts to compare on that are read of a file, or held-out rows of a run."""
 _EXACT = "float32"
 """The number format whose decisions are those of the student but for rounding, so that few texts tell enough."""
 
@@ -131,7 +131,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     from limbeck.report.export_card import card_writer, run_problem
 
     if export_request.format_options.dtype != _EXACT:
-        export_request = replace(export_request, development=_development_rows(student, console))
+        export_request = replace(export_request, held_out=_held_out_texts(student, console))
     problem = run_problem(student)
     if problem:
         print_plain(console, problem, "yellow")
@@ -145,15 +145,19 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     return replace(result, pushed=result.push(request.push, private=request.private))
 
 
-def _development_rows(student: str, console: Console) -> "list[Text]":
-    """Return the texts of the development rows of the run that made a student; none where it has none.
+def _held_out_texts(student: str, console: Console) -> "list[Text]":
+    """Return the texts of the held-out labelled rows of the run that made a student; none where it has no such rows.
 
     If the rows cannot be read, the user is told so, and the export goes on without them.
     """
-    from limbeck.export.development_texts import texts_of_rows
+    from limbeck.corpus.building.held_out_rows import read_held_out_rows
+    from limbeck.corpus.settings import LabelledSettings
+    from limbeck.export.held_out_texts import texts_of_rows
+    from limbeck.kinds.registry import KINDS
     from limbeck.models.locating import locate_model
     from limbeck.recipe.facts import load_checked
     from limbeck.recipe.plan import plan_checked
+    from limbeck.training.task_scores import last_stage_of_head
 
     folder = Path(locate_model(student)).expanduser()
     run = run_of_student(folder) if folder.is_dir() else None
@@ -164,12 +168,14 @@ def _development_rows(student: str, console: Console) -> "list[Text]":
     if not is_student_of_run:
         return []
     try:
-        plan = plan_checked(load_checked(run / RECIPE))
-        for stage in reversed(plan.own_stages):
-            if stage.development is not None:
-                return texts_of_rows(stage.development.load(), MOST_TEXTS)
+        stage = last_stage_of_head(plan_checked(load_checked(run / RECIPE)))
+        if stage is None or not isinstance(stage.corpus, LabelledSettings):
+            return []
+        with activity(console, "reading held-out rows"):
+            kind = KINDS[stage.corpus.task]
+            return texts_of_rows(read_held_out_rows(stage.corpus, kind), kind, MOST_TEXTS)
     except LimbeckError as error:
-        print_plain(console, f"The run's development rows are not compared on: {error}", "yellow")
+        print_plain(console, f"The run's held-out rows are not compared on: {error}", "yellow")
     return []
 
 

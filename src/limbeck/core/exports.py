@@ -67,7 +67,8 @@ class Int8(Record):
 class Export(File):
     """An export; `differences` are those from its source, `verified` those on the user's own text.
 
-    `development` are those on the development rows of the student's run, for a head that decides; else None.
+    `development` are those on the labelled rows that the student's run did not train on, for a head that decides: its
+    development rows, or the rows that it held out. It is None for other heads, and without such rows.
 
     Attributes:
         documents: Of a router, the model that reads documents.

@@ -110,15 +110,15 @@ def export_model(
             differences = compare_folder(source, export_format, folder, checked_texts, comparing)
             # Only the verification refuses a low quality of int8.
             export_format.check(differences, options.dtype, strict=False)
-            development = None
-            if request.development and decides(source.head):
-                development = compare_folder(
+            held_out = None
+            if request.held_out and decides(source.head):
+                held_out = compare_folder(
                     source,
                     export_format,
                     folder,
-                    request.development,
+                    request.held_out,
                     progress.part_of(report, _COMPARED, _COMPARED_ON_ROWS),
-                    "Comparing on development rows",
+                    "Comparing on held-out rows",
                 )
             verified = None
             if request.verify:
@@ -129,7 +129,7 @@ def export_model(
             # The record names the model that the user gave, not the copy that `safe_copy` made of it. Facts of the
             # format come last, and replace common ones of the same name.
             values = _common_facts(replace(source, name=located), export_format, options.dtype, folder)
-            values |= {"differences": differences, "verified": verified, "development": development}
+            values |= {"differences": differences, "verified": verified, "development": held_out}
             values |= format_facts
             export_record = exports.Export.read(values)
             records.save(export_record, folder)

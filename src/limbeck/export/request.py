@@ -32,8 +32,8 @@ class ExportRequest:
         dtype: Number format of the weights; None is the format's own.
         opset: Operator set of ONNX; None is the default.
         texts: Sample text to compare on; None is the built-in one.
-        development: Development rows of the student's run, on which the decisions of weights with fewer bits are
-            compared too.
+        held_out: Texts of the labelled rows that the student's run did not train on; the decisions of weights with
+            fewer bits are compared on them too.
         verify: Whether to compare a second time, in a new process and on all of the text.
         overwrite: Whether to replace an earlier export.
         seconds: Time for measuring the latencies of int8.
@@ -48,7 +48,7 @@ class ExportRequest:
     dtype: str | None = None
     opset: int | None = None
     texts: Sequence[Text] | None = None
-    development: Sequence[Text] = ()
+    held_out: Sequence[Text] = ()
     verify: bool = False
     overwrite: bool = False
     seconds: float = 20.0

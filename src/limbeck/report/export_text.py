@@ -69,10 +69,10 @@ def export_lines(record: ExportRecord) -> list[str]:
     # In float32 the outputs differ from the source's only by rounding, so their quality needs no lines.
     lines.append(_largest_difference(export.differences))
     if export.dtype != "float32":
-        # Decisions on a few sample texts would seem to contradict those on development rows, which count more.
+        # Decisions on a few sample texts would seem to contradict those on held-out rows, which count more.
         lines += _quality_lines(export.differences, with_decisions=export.development is None)
     if export.development is not None:
-        lines.append(_development_line(export.development))
+        lines.append(_held_out_line(export.development))
     if export.int8 is not None:
         lines += _int8_lines(export.int8, export.weight_bits)
     note = FORMATS[export.format].note(export.dtype) if export.format in FORMATS else None
@@ -116,9 +116,9 @@ def _quality_lines(differences: Differences, *, with_decisions: bool) -> Iterato
         )
 
 
-def _development_line(differences: Differences) -> str:
-    """Return a line on the decisions on the development rows of the student's run."""
-    rows = counted(differences.texts or 0, "development row")
+def _held_out_line(differences: Differences) -> str:
+    """Return a line on the decisions on the labelled rows that the student's run did not train on."""
+    rows = counted(differences.texts or 0, "held-out row")
     return (
         f"On {rows} of the run, decisions equal to the source's: {_share_of_equal(differences)}. The KL divergence of "
         f"the probabilities is {differences.mean_kl:.2g} nats."

@@ -86,6 +86,7 @@ def distil(
         record = RunRecord(folder, fields, writes=ranks.is_main())
         is_finished = resume and ranks.on_main_rank(partial(_is_finished, record.run, folder))
         if is_finished:
+            print_plain(console, _describe_finished(record.run))
             return _read_finished(folder)
 
         # `limbeck finish` may have been killed after it ended a stage, whose other steps nothing can take any more.
@@ -155,6 +156,13 @@ def _was_being_ended(run: records.Run, folder: Path) -> bool:
         if records.load(records.Stage, path.parent).ended_early:
             return True
     return False
+
+
+def _describe_finished(run: records.Run) -> str:
+    """Return a line for a user who resumes a run that is finished."""
+    if run.ended_early is not None:
+        return f"{run.ended_early}. It cannot be continued; this is its result:"
+    return "The run is finished, so that nothing is trained; this is its result:"
 
 
 def _read_finished(folder: Path) -> DistilledStudent:
