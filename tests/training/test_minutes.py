@@ -7,13 +7,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
+from rich.console import Console
 from transformers import TrainerCallback, TrainerControl
 
 from limbeck import distill
+from limbeck.core.run_status import status_of
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.asked import merge_options
 from limbeck.training import rate
 from limbeck.training.measured_steps import MeasuredSteps
+from limbeck.training.slower_steps import SlowerSteps
 from tests.support.training import assert_equal, die, elsewhere, student_of
 from tests.training.conftest import make_recipe, refused
 
@@ -156,3 +159,54 @@ def test_what_minutes_cannot_be_told_for_is_refused(recipe, training, text, mess
     recipe["stages"][0]["text"] = text
     with pytest.raises((RecipeError, OutputError), match=message):
         distill(recipe)
+
+
+@pytest.mark.parametrize(
+    ("seconds_a_step", "told_at"),
+    [
+        (4.9, None),  # 12.25 minutes in place of 10.
+        (5.1, 15),
+        (9.05, 15),
+    ],
+)
+def test_a_stage_that_takes_longer_than_its_minutes_says_so_once(seconds_a_step, told_at):
+    state = SimpleNamespace(global_step=0, max_steps=150, is_world_process_zero=True)
+    told = []
+    callback = SlowerSteps(
+        MeasuredSteps(10.0, 150, 4.0),
+        lambda: seconds_a_step * state.global_step,
+        lambda line: told.append((state.global_step, line)),
+    )
+    for step in range(1, 151):
+        state.global_step = step
+        callback.on_step_end(None, state, None)
+    assert [step for step, _ in told] == ([] if told_at is None else [told_at])
+    if seconds_a_step == 9.05:
+        line = told[0][1]
+        assert line.startswith("  A step takes 9.05 s now, and took 4 s as the stage began. ")
+        assert "So the training takes about 23 min, not 10 min." in line
+
+
+def test_the_warning_of_slower_steps_is_printed_by_the_run(recipe, monkeypatch, capsys):
+    # Steps of no time at all are slower on any machine.
+    monkeypatch.setattr("limbeck.training.run.measure_steps", lambda *_, **__: MeasuredSteps(1e-9, 4, 1e-9))
+    recipe["stages"][0]["training"]["max_minutes"] = 1e-9
+    distill(recipe, console=Console(width=200))
+    assert capsys.readouterr().out.count("as the stage began. So the training takes about") == 1
+
+
+def test_a_stage_with_other_steps_than_the_measured_ones_follows_no_minutes():
+    state = SimpleNamespace(global_step=4, max_steps=8, is_world_process_zero=True)
+    SlowerSteps(MeasuredSteps(1e-9, 4, 1e-9), lambda: 60.0, die).on_step_end(None, state, None)
+
+
+def test_the_status_names_the_measurement(recipe, monkeypatch):
+    activities = []
+
+    def look(*_, **__):
+        activities.append(status_of(Path(recipe["output"])).activity)
+        return MeasuredSteps(0.004, 2, 0.1)
+
+    monkeypatch.setattr("limbeck.training.run.measure_steps", look)
+    distill(recipe)
+    assert activities == ["measuring the rate"]

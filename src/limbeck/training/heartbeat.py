@@ -32,7 +32,7 @@ class Heartbeat:
         """Begin another activity of the run.
 
         Args:
-            activity: `corpus`, `models`, `training` or `evaluation`.
+            activity: `corpus`, `models`, `measuring the rate`, `training` or `evaluation`.
             **fields: Further fields of the file.
         """
         self._fields = {"activity": activity, **fields}

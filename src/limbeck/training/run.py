@@ -550,6 +550,8 @@ class Run:
             return stage
         measured = ranks.on_main_rank(partial(MeasuredSteps.read, folder))
         if measured is None:
+            # The heartbeat names the stage from here on; the stage itself begins with its first step.
+            self.heartbeat.begin("measuring the rate")
             with ProgressBar(self.console, at_once=True) as bar:
                 measured = measure_steps(
                     stage,
@@ -558,7 +560,7 @@ class Run:
                     self.tokenizers.of_stage(stage),
                     self.corpora[index],
                     seed=self.plan.recipe.seed + index,
-                    report=bar,
+                    report=self.heartbeat.report_with_beats(bar),
                 )
             ranks.on_main_rank(partial(measured.write, folder))
             ranks.on_main_rank(partial(keep_recipe, self.folder, self.plan.recipe))

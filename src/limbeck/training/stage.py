@@ -31,11 +31,13 @@ from limbeck.training.finished_stage import take_weights
 from limbeck.training.freezing import freeze_unreached, untrained_names
 from limbeck.training.learned_maps import Learned
 from limbeck.training.log_file import log_lines
+from limbeck.training.measured_steps import MeasuredSteps
 from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus, held_out_languages
 from limbeck.training.sampler import grouped_padding_share
 from limbeck.training.seals import file_facts
 from limbeck.training.signals import InterruptSaver, MeasurementLeftError
+from limbeck.training.slower_steps import SlowerSteps
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.training_facts import precision, training_facts, warn_of_differences
@@ -144,6 +146,9 @@ class StageTraining:
         _check_engine(self.trainer)
         # Two callbacks call functions of the trainer, which is made after them.
         progress.work_until = self.trainer.loader.work_until
+        measured = MeasuredSteps.read(folder)
+        if measured is not None:
+            self.trainer.add_callback(SlowerSteps(measured, lambda: self.trainer.seconds, self.warn))
         if scores is not None:
             scores.log = self.trainer.log
             scores.note_left = partial(self.trainer.note_left, "development")
