@@ -603,7 +603,10 @@ class Measurement:
             ("squad_dev", lambda rows: float(gains[rows].mean()), len(gains)),
         ]
         for name, measure_rows, count in measures:
-            low, high = of_resampled(measure_rows, count)
+            ends = of_resampled(measure_rows, count)
+            # Two models never differ by the same amount in all draws.
+            assert ends is not None
+            low, high = ends
             difference = measure_rows(np.arange(count).tolist())
             row[name] = {"difference": round(difference, 4), "low": round(low, 4), "high": round(high, 4)}
         add_row(row | self._machine, RESULTS)

@@ -1,5 +1,7 @@
 """Intervals against published and computed values."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -44,6 +46,15 @@ def test_of_resampled_is_near_the_shares():
     interval = intervals.of_resampled(accuracy, len(is_right))
     assert interval == pytest.approx(intervals.of_share(0.7, 100), abs=0.03)
     assert interval == intervals.of_resampled(accuracy, len(is_right)), "the draws are always the same"
+
+
+def test_scores_that_are_equal_in_all_draws_have_no_interval():
+    assert intervals.of_resampled(lambda draw: 1.0, 30) is None
+
+    def scores(draw):
+        return {"all": 1.0, "undefined": math.nan, "some": sum(draw)}
+
+    assert list(intervals.each_of_resampled(scores, 30)) == ["some"]
 
 
 def test_of_mean_is_students():

@@ -58,22 +58,27 @@ def of_correlation(correlation: float, rows: int, *, ranked: bool) -> Interval |
     return math.tanh(middle - half), math.tanh(middle + half)
 
 
-def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval:
-    """Return the percentile bootstrap of a score over rows, the same for the same rows.
+def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval | None:
+    """Return the percentile bootstrap of a score over rows, the same for the same rows; None of one without width.
+
+    Rows that are all right give an interval without width, which would deny chance.
 
     Args:
         score: Scores the rows that have these indices. An index may come several times.
         rows: The number of rows, whose indices begin with 0.
     """
-    return each_of_resampled(lambda draw: {"score": score(draw)}, rows)["score"]
+    return each_of_resampled(lambda draw: {"score": score(draw)}, rows).get("score")
 
 
 def each_of_resampled(scores: Callable[[Sequence[int]], Mapping[str, float]], rows: int) -> dict[str, Interval]:
     """Return the percentile bootstrap of several scores over rows, by name; see `of_resampled`.
 
     Args:
-        scores: Scores the rows that have these indices.
+        scores: Scores the rows that have these indices; NaN is an undefined score.
         rows: The number of rows.
+
+    Returns:
+        The intervals that have a width. A score that is undefined for a draw has none.
     """
     import numpy as np
 
@@ -89,17 +94,10 @@ def each_of_resampled(scores: Callable[[Sequence[int]], Mapping[str, float]], ro
     intervals = {}
     for name, values in drawn.items():
         low, high = np.percentile(values, [2.5, 97.5])
-        intervals[name] = (float(low), float(high))
+        # The percentiles of undefined scores are NaN, which is not below NaN either.
+        if low < high:
+            intervals[name] = (float(low), float(high))
     return intervals
-
-
-def with_width(intervals: Mapping[str, Interval]) -> dict[str, Interval]:
-    """Return the intervals that have a width, by name.
-
-    Rows that are all right give a bootstrap without one, which would deny chance. An undefined score gives NaN.
-    """
-    # NaN is not below NaN either.
-    return {name: (low, high) for name, (low, high) in intervals.items() if low < high}
 
 
 def of_mean(values: Sequence[float]) -> Interval | None:

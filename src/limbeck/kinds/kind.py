@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.core.blocks import counted_rows
-from limbeck.core.intervals import Interval, each_of_resampled, with_width
+from limbeck.core.intervals import Interval, each_of_resampled
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow, without_surrogates
@@ -558,7 +558,7 @@ def _intervals_of_groups(
         scores = score(predicted[indices], labels[indices], HeldOutRows(groups, rows.classes))
         return {each.metric: math.nan if each.value is None else each.value for each in scores}
 
-    return with_width(each_of_resampled(scores_of, len(slices)))
+    return each_of_resampled(scores_of, len(slices))
 
 
 def slices_of(groups: NDArray[np.int64]) -> list[slice]:

@@ -366,7 +366,7 @@ class TokenClassification(Kind):
                 scores |= EntityCounts(*entities[draw].sum(axis=0).tolist()).figures()
             return scores
 
-        return intervals.with_width(intervals.each_of_resampled(scores_of, len(sentences)))
+        return intervals.each_of_resampled(scores_of, len(sentences))
 
     def held_out_agreement_interval(
         self, student: NDArray[Any], teacher: NDArray[Any], rows: HeldOutRows
