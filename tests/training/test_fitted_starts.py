@@ -88,6 +88,26 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     assert activities.count("models") > len(read) > 8
 
 
+def test_the_progress_of_a_fit_counts_the_text_that_there_is(bert_folder, text_folder, tmp_path, monkeypatch):
+    amounts = []
+    with_beats = Heartbeat.with_beats
+    monkeypatch.setattr(
+        Heartbeat,
+        "with_beats",
+        lambda self, tick: with_beats(self, lambda *amount: [amounts.append(amount), tick(*amount)]),
+    )
+    monkeypatch.setattr(start_text, "_BATCH", 4)
+    start = {**START, "fit": {**FIT, "tokens": 100_000}}
+    recipe = with_start(bert_folder, text_folder, tmp_path / "run", start, stages=[])
+    limbeck.distill(recipe | {"evaluation": {"enabled": False}})
+    read = [amount for amount in amounts if amount[2] == "tokens"]
+    _, all_tokens, _ = read[-1]
+    assert all_tokens < 20_000, "the text is much shorter than the fit asks for"
+    # The first pass, over the held-out text, shows how short it is.
+    after_first_pass = [total for done, total, _ in read if done > all_tokens / 10]
+    assert after_first_pass == pytest.approx([all_tokens] * len(after_first_pass), rel=0.3)
+
+
 def test_the_copied_layers_stand_beside_an_instant_student(instant):
     start = instant.record["evaluation"]["start"]
     assert start["summary"] == "Starts from teacher layers 1, 2, 4 and copied embeddings."

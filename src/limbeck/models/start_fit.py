@@ -508,10 +508,14 @@ class _Text:
             self._show_progress()
 
         tokens_of_pass = self._tokens_read - tokens_before
-        if held_out:
-            self._tokens_held_out = tokens_of_pass
-        else:
+        if not held_out:
             self._tokens_to_fit = tokens_of_pass
+            return
+        # A text that has fewer held-out tokens than asked for has fewer to fit to as well: the other nine tenths.
+        is_short_text = tokens_of_pass < self._tokens_held_out
+        if is_short_text and self._tokens_to_fit == self._tokens:
+            self._tokens_to_fit = 9 * tokens_of_pass
+        self._tokens_held_out = tokens_of_pass
 
     def _batches_of_pass(self, output: _LayerOutput, *, held_out: bool) -> Iterator[SourceText]:
         """Go through kept batches, or run the source on the text."""
