@@ -79,7 +79,7 @@ def test_a_run_is_judged_by_its_development_score(report_of):
     details = "95 %: 0.490 to 0.940, over 20 rows; the most frequent class has 0.600"
     assert part.highlights[:2] == (
         Highlight("0.800", "accuracy on mrpc, validation", details),
-        Highlight("88.9 %", "of the teacher's quality", "95 %: 54.4 to 104.4 %; the teacher has 0.900"),
+        Highlight("88.9 %", "of the teacher's accuracy", "95 %: 54.4 to 104.4 %; the teacher has 0.900"),
     )
     labels = [highlight.label for highlight in part.highlights[2:]]
     assert labels == ["smaller", "as fast as the teacher", "of training"]
@@ -92,7 +92,7 @@ def test_one_answer_to_all_rows_is_a_warning_and_keeps_no_share(report_of):
     quality, size = page.parts[0].highlights[:2]
     assert line in page.warnings()
     assert (quality.value, quality.detail) == ("–", "0.800 is meaningless, since all rows get one answer")
-    assert size.label == "smaller", "there is no share of the teacher's quality"
+    assert size.label == "smaller", "there is no share of the teacher's score"
 
 
 def test_types_of_entities_have_both_scores_of_f1(report_of):

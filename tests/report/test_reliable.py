@@ -67,7 +67,10 @@ def test_a_student_below_the_untrained_start_is_told_so():
     values["start"]["agreement"]["spearman"] = 0.7
     text = comparison_markdown(values)
     assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
-    assert "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on" in text
+    assert (
+        "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text. Or keep "
+        "a student without training, which takes less time: --steps 0 makes one.\n"
+    ) in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
     assert "The training made the retrieval MRR@10 worse: 0.600 is below the untrained start's 0.630. " in text
@@ -352,7 +355,7 @@ def test_a_verdict_names_the_start_and_no_rough_figure(copied, page_of):
     quality, share = part.highlights[:2]
     assert (quality.value, quality.label) == ("0.600", "held-out passage retrieval MRR@10")
     assert "an untrained start has 0.400" in quality.detail and share.value == "75.0 %"
-    assert share.label == "of the teacher's quality, 50.0 % without the training"
+    assert share.label == "of the teacher's MRR@10, 50.0 % without the training"
     assert share.detail == "95 %: 72.5 to 77.5 %; the teacher has 0.800", "0.58 to 0.62 of 0.8"
     assert not any("untrained start" in fact for fact in part.facts)
     [rough] = page_of(copied(name="rough", edit={"evaluation": evaluation(pool=30, sentences=30)})).parts
@@ -366,7 +369,7 @@ def test_a_start_that_is_better_than_the_teacher_is_told_beside_the_share(copied
     scores |= {"teacher": {"accuracy": 0.8}, "student": {"accuracy": 0.78}, "start": {"accuracy": 0.85}}
     scores["intervals"] = {"accuracy": [0.74, 0.82]}
     [part] = page_of(copied(edit={"evaluation": {"development": [scores]}})).parts
-    assert part.highlights[1].label == "of the teacher's quality, and more than all of it without the training"
+    assert part.highlights[1].label == "of the teacher's accuracy, and more than all of it without the training"
 
 
 def test_every_share_of_a_retrieval_has_its_interval():
@@ -709,6 +712,22 @@ def test_a_weak_teacher_is_a_warning_and_no_measure(teacher, line):
     assert ("only imitate" in table) == (line is not None)
     if line is not None:
         assert line in table
+
+
+def test_a_weak_teacher_is_the_first_note_and_no_student_of_it_is_advised_to_train_more(copied):
+    scores = {"task": "qa", "kind": "question_answering", "split": "validation", "rows": 156, "metric": "f1_answer"}
+    scores |= {"student": {"f1_answer": 0.1}, "start": {"f1_answer": 0.11}, "intervals": {"f1_answer": [0.05, 0.15]}}
+    notes = []
+    for teacher in (0.12, 0.6):
+        values = {"development": [scores | {"teacher": {"f1_answer": teacher}}]}
+        notes.append(comparison_notes(values | {"start": {"summary": "Starts from layer 1."}}))
+        folder = copied(name=f"run-{teacher}", edit={"evaluation": values})
+        card = model_card({"name": "mine", "evaluation": values}, folder / "student")
+        assert ("- The teacher's answer F1 is only" in card[card.index("## Limits") :]) == (teacher == 0.12)
+    of_weak, of_good = notes
+    assert of_weak[0].startswith("The teacher's answer F1 is only 0.120, so no share of it is given.")
+    assert "did not improve the answer F1" in of_weak[1] and "Train more" not in " ".join(of_weak)
+    assert "Train more steps, or on more text. Or keep a student without training" in of_good[0]
 
 
 def test_a_weak_teacher_on_rows_held_out_from_training_files_is_a_warning():

@@ -106,7 +106,7 @@ def test_a_start_that_is_trained_already_has_another_name_everywhere(copied, pag
     [part] = page_of(run.folder).parts
     figure, share = part.highlights[:2]
     assert figure.detail.endswith("; the trained start has 0.790")
-    assert share.label == "of the teacher's quality, 98.8 % before this training"
+    assert share.label == "of the teacher's MRR@10, 98.8 % before this training"
     text = comparison_markdown(values)
     assert "made the retrieval MRR@10 worse: 0.600 is below the trained start's 0.790." in text
     assert "or keep the trained start." in text

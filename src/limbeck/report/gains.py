@@ -126,6 +126,14 @@ def has_clear_loss(evaluation: RunEvaluation) -> bool:
     return any(gain.is_clear_loss for gain in _gains(evaluation))
 
 
+def is_below_start(evaluation: RunEvaluation) -> bool:
+    """Return whether the student is below the untrained start by a figure, and clearly above it by none."""
+    gains = list(_gains(evaluation))
+    if any(gain.is_clear for gain in gains):
+        return False
+    return any(gain.student < gain.start for gain in gains)
+
+
 def has_unclear_gain(evaluation: RunEvaluation) -> bool:
     """Return whether the student is not clearly above the untrained start by a figure."""
     return any(not gain.is_clear for gain in _gains(evaluation))

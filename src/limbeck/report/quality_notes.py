@@ -23,7 +23,7 @@ from limbeck.core.records.run_evaluation import (
     SUMMARY_IN_BODIES,
 )
 from limbeck.report.chance import ONLY_IMITATES, describe_weakness
-from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain
+from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain, is_below_start
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     chance_of,
@@ -53,7 +53,7 @@ def comparison_notes(comparison: Measured) -> list[str]:
 
 
 def notes_blocks(comparison: Measured) -> list[Notes]:
-    """Return the same lines as blocks: the note on gains that are not clear, as a warning, before all other notes."""
+    """Return the same lines as blocks: weak teachers and unclear gains, as warnings, before all other notes."""
     evaluation = RunEvaluation.read(comparison)
     notes = (
         *_latency_notes(evaluation),
@@ -64,7 +64,8 @@ def notes_blocks(comparison: Measured) -> list[Notes]:
         *_development_notes(evaluation),
         *_missing_notes(evaluation),
     )
-    return [Notes(tuple(_gain_notes(evaluation)), warning=True), Notes(notes)]
+    warnings = (*weak_teacher_lines(evaluation), *_gain_notes(evaluation))
+    return [Notes(warnings, warning=True), Notes(notes)]
 
 
 def reasons_against(evaluation: RunEvaluation) -> list[str]:
@@ -287,8 +288,13 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
     # A student that was fitted and not trained is one without training itself.
     if start.gain_of != "training" or not has_unclear_gain(evaluation):
         return
+    # More steps do not help a student of a weak teacher, whose own warning has the advice.
+    if any(weak_teacher_lines(evaluation)):
+        return
     if not has_clear_loss(evaluation):
         yield "Train more steps, or on more text."
+        if start.trained_model is None and is_below_start(evaluation):
+            yield "Or keep a student without training, which takes less time: --steps 0 makes one."
         return
     if start.trained_model is not None:
         yield "Train on more text or with a lower learning rate, or keep the trained start."
@@ -374,16 +380,24 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
             yield f"No scores on {scores.task}: {scores.unavailable}"
         elif scores.rows is not None:
             yield _scored_rows_note(scores, row_count=scores.rows)
-            weak_teacher = weak_teacher_line(scores)
-            if weak_teacher is not None:
-                yield weak_teacher
         warning = one_answer_line(scores)
         if warning is not None:
             yield warning
 
 
-def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
-    """Return the warning that a teacher is weak, if it is: not clearly above chance, or below `WEAK`."""
+def weak_teacher_lines(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield warnings of teachers that are weak on the task themselves: not clearly above chance, or below `WEAK`."""
+    for scores in evaluation.development:
+        line = _weak_teacher_line(scores)
+        if line is not None:
+            yield line
+    line_of_task = _weak_teacher_line_of_task(evaluation.task or TaskFigures())
+    if line_of_task is not None:
+        yield line_of_task
+
+
+def _weak_teacher_line(scores: DevelopmentFigures) -> str | None:
+    """Return the warning of a teacher that is weak on development rows; None where it is not."""
     teacher = scores.teacher.get(scores.metric)
     if teacher is None:
         return None
@@ -398,7 +412,7 @@ def weak_teacher_line(scores: DevelopmentFigures) -> str | None:
     return f"The teacher's {weakness}, so no share of it is given. {ONLY_IMITATES}"
 
 
-def weak_teacher_line_of_task(task: TaskFigures) -> str | None:
+def _weak_teacher_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files, which have no shares."""
     if task.metric is None or task.teacher is None or not is_weak(task.teacher):
         return None
@@ -428,9 +442,9 @@ def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
 def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures that are meaningless or missing."""
     task = evaluation.task or TaskFigures()
-    for warning in (one_answer_line_of_task(task), weak_teacher_line_of_task(task)):
-        if warning is not None:
-            yield warning
+    one_answer = one_answer_line_of_task(task)
+    if one_answer is not None:
+        yield one_answer
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     yield from missing_figures(evaluation, *evaluation.unavailable)

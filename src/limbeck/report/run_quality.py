@@ -14,7 +14,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.core.records.run_evaluation import UNTRAINED_START
 from limbeck.report.chance import guesser_of, with_article
 from limbeck.report.gains import gain_sentences
-from limbeck.report.names import metric_of_rows
+from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.quality import agreement_label, format_count
 from limbeck.report.quality_notes import missing_figures, reasons_against
 from limbeck.report.reliable import (
@@ -52,6 +52,7 @@ class Quality:
         gain_of: What lies between the start and the student: `training` or `fit`.
         over: The sample of the interval in words, such as "872 rows".
         guesser: What stands beside the value: the name of a guesser and its score; empty where there is none.
+        metric: Name of its metric alone, for a figure that has a share.
     """
 
     label: str
@@ -66,6 +67,7 @@ class Quality:
     has_share: bool = True
     guesser: str = ""
     caution: str = ""
+    metric: str = ""
 
     @property
     def share(self) -> float | None:
@@ -172,6 +174,7 @@ def _retrieval_quality(
         teacher.mrr_at_10,
         interval=ends_of(retrieval.interval),
         over=counted(retrieval.pool or 0, query),
+        metric=metric_name("mrr_at_10"),
         start=None if start.retrieval is None else start.retrieval.mrr_at_10,
         start_name=start.name,
         gain_of=start.gain_of,
@@ -210,7 +213,8 @@ def _development_quality(scores: records.DevelopmentFigures, value: float, start
         value: The student's score by the main metric, which the caller has found in `scores`.
         start: The start.
     """
-    label = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
+    metric = metric_of_rows(scores.metric, scores)
+    label = f"{metric} on {rows_title(scores)}"
     # The score of a student with one answer to all rows is meaningless, so it is not compared with the teacher's.
     if only_answer(scores) is not None:
         return Quality(label, value, caution=MEANINGLESS)
@@ -224,6 +228,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float, start
         over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
         guesser=_guesser_beside(scores),
+        metric=metric,
     )
 
 
@@ -270,7 +275,7 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
     if quality is not None:
         yield _quality_highlight(quality)
     if quality is not None and quality.share is not None and quality.teacher is not None:
-        label = "of the teacher's quality"
+        label = f"of the teacher's {quality.metric}"
         if quality.start_share is not None:
             label += f", {100 * quality.start_share:.1f} % {quality.before_words}"
         elif quality.start is not None and quality.start > quality.teacher:

@@ -13,7 +13,7 @@ from limbeck.core.run_status import RunStatus
 from limbeck.corpus.building import splitting
 from limbeck.corpus.source_report import PAIR
 from limbeck.models.sentence_reader import without_unread_pooler
-from limbeck.report.quality_notes import weak_teacher_line, weak_teacher_line_of_task
+from limbeck.report.quality_notes import weak_teacher_lines
 from limbeck.report.scored_rows import one_answer_line, one_answer_line_of_task
 from limbeck.report.subjects import RunFolder
 from limbeck.report.text_notes import list_notes, skipped_text
@@ -43,7 +43,7 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
     task_warning = one_answer_line_of_task(evaluation.task or records.TaskFigures())
     if task_warning is not None:
         yield task_warning
-    yield from _weak_teacher_warnings(evaluation)
+    yield from weak_teacher_lines(evaluation)
     yield from _untrained_warnings(run)
     yield from _stage_warnings(run)
     if run.record.corpus is not None:
@@ -52,17 +52,6 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         if skipped:
             yield f"Skipped text: {list_notes(skipped, of_pairs=run.record.corpus.has_pairs)}."
         yield from resembling_rows(run.record.corpus)
-
-
-def _weak_teacher_warnings(evaluation: records.RunEvaluation) -> Iterator[str]:
-    """Yield warnings of teachers that are weak on the task themselves."""
-    for scores in evaluation.development:
-        line = weak_teacher_line(scores)
-        if line is not None:
-            yield line
-    task_line = weak_teacher_line_of_task(evaluation.task or records.TaskFigures())
-    if task_line is not None:
-        yield task_line
 
 
 def _status_warnings(run: RunFolder) -> Iterator[str]:
