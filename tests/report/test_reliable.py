@@ -126,15 +126,17 @@ def test_a_figure_over_few_texts_that_fell_is_told_beside_the_other():
         assert "does not tell good students" not in text
 
 
+KEEP_TRAINED = "Train more steps, on more text or with a lower learning rate, or keep the trained start."
 KEEP_UNTRAINED = (
-    "Train on more text or with a lower learning rate, or keep a student without training: --steps 0 makes one."
+    "Train more steps, on more text or with a lower learning rate, or keep a student without training: --steps 0 makes "
+    "one."
 )
 
 
 @pytest.mark.parametrize(("start", "advice"), [
     ({}, KEEP_UNTRAINED),
     ({"fitted_tokens": 15_383}, KEEP_UNTRAINED),
-    ({"trained_model": "mine"}, "Train on more text or with a lower learning rate, or keep the trained start."),
+    ({"trained_model": "mine"}, KEEP_TRAINED),
 ])  # fmt: skip
 def test_the_advice_after_a_loss_is_one_that_can_be_followed(start, advice):
     scores = {"task": "reviews", "kind": "classification", "split": "validation", "rows": 400}
@@ -176,8 +178,7 @@ def test_a_figure_below_the_start_does_not_hide_one_that_changed_little():
     assert (
         "The training made the accuracy on reviews, validation worse: 0.660 is below the untrained start's 0.750. The "
         "training did not improve the accuracy on news, validation: 0.660 is below the untrained start's 0.680, which "
-        "may be chance. Train on more text or with a lower learning rate, or keep a student without training: "
-        "--steps 0 makes one.\n"
+        f"may be chance. {KEEP_UNTRAINED}\n"
     ) in text
     assert "start from the teacher's layers" not in text, "a start with a head has them"
 

@@ -297,7 +297,7 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
             yield "Or keep a student without training, which takes less time: --steps 0 makes one."
         return
     if start.trained_model is not None:
-        yield "Train on more text or with a lower learning rate, or keep the trained start."
+        yield "Train more steps, on more text or with a lower learning rate, or keep the trained start."
         return
     # An untrained start that was scored by the head of a task has layers of the teacher already.
     if not _has_scored_start(evaluation):
@@ -306,7 +306,10 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
             "shape as a number of layers."
         )
         return
-    yield ("Train on more text or with a lower learning rate, or keep a student without training: --steps 0 makes one.")
+    yield (
+        "Train more steps, on more text or with a lower learning rate, or keep a student without training: --steps 0 "
+        "makes one."
+    )
 
 
 def _has_scored_start(evaluation: RunEvaluation) -> bool:
