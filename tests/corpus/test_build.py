@@ -395,7 +395,30 @@ def test_long_pairs_lose_the_end_of_the_longer_text_first(tmp_path, cache):
     for ids, kept in zip(corpus.train["input_ids"], (((8, 9), (9, 8)), ((14, 3),), ((2, 15),)), strict=True):
         expected = [["[CLS]", *["the"] * first, "[SEP]", *["of"] * second, "[SEP]"] for first, second in kept]
         assert WORDS.convert_ids_to_tokens(ids) in expected
-    assert corpus.report.counts == {"row cut to 20 tokens": 3}
+    assert corpus.report.counts == {"row cut to 20 tokens (training)": 3}
+
+
+@pytest.mark.parametrize("has_development_rows", [True, False])
+def test_rows_that_are_cut_are_counted_by_their_part(tmp_path, cache, has_development_rows):
+    def long_rows(word, count):
+        return [{"text": f"{word} {number} " * 20, "label": number % 2} for number in range(count)]
+
+    train = write_rows(tmp_path / "train.jsonl", long_rows("the", 8))
+    settings = {"held_out": 0.5}
+    held_out = "held out"
+    if has_development_rows:
+        development = write_rows(tmp_path / "dev.jsonl", long_rows("of", 3))
+        task = TaskSpec(kind="classification")
+        corpus = CorpusSpec(sources=[str(train)], task=task, development=[str(development)])
+        settings = {"development": described_development(corpus, task, ("negative", "positive"))}
+        held_out = "development"
+
+    corpus = build_rows(cache, WORDS, train, length=10, **settings)
+    assert corpus.report.counts == {
+        "row cut to 10 tokens (training)": len(corpus.train),
+        f"row cut to 10 tokens ({held_out})": len(corpus.held_out),
+    }
+    assert f"{len(corpus.train)} rows cut to 10 tokens (training) (such as" in "\n".join(corpus.report.lines())
 
 
 def test_slow_tokenizers_cut_as_fast_ones_do():
@@ -436,7 +459,7 @@ def test_a_slow_tokenizer_is_enough_for_classes(pairs, cache, caplog):
     corpus = build_rows(cache, tokenizer, pairs, **PAIRS, held_out=0, length=15)
     rows = [tokenizer.decode(ids) for ids in corpus.train["input_ids"]]
     assert (rows[0], rows[-1]) == ("the tex</s>word 0</s>", "the tex</s>word 5</s>")
-    assert corpus.report.counts == {"row cut to 15 tokens": 60}
+    assert corpus.report.counts == {"row cut to 15 tokens (training)": 60}
     assert not caplog.records
 
 

@@ -88,6 +88,23 @@ def test_the_report_of_models_as_they_are_names_no_protocol_of_fine_tuning():
     assert dict(facts.pairs)["Training"] == "none: the models were scored as they are"
 
 
+def test_a_report_before_the_end_names_a_protocol_only_if_a_cell_was_fine_tuned():
+    [evaluation] = collect([FOLDERS["evaluation"]])
+    running = replace(evaluation, summary=Evaluation(), is_running=True)
+    facts, *_ = overview(running)
+    assert running.request.preset in dict(facts.pairs)["Protocol"]
+
+    request = running.request.model_copy(update={"overrides": ["max_scored_rows=300"]})
+    scored = replace(running, request=request, cells=(EvaluationCell(task="sick_cosine", settings={"length": 384}),))
+    facts, *_ = overview(scored)
+    assert dict(facts.pairs)["Settings"] == "max_scored_rows=300"
+    assert "Protocol" not in dict(facts.pairs) and "Training" not in dict(facts.pairs)
+
+    # Before the first cell nothing is known of the tasks.
+    facts, *_ = overview(replace(running, cells=()))
+    assert "Protocol" in dict(facts.pairs)
+
+
 def test_averages_are_the_papers_and_retention_is_of_the_first_model():
     first, second = make_summary()["models"]
     average = second["averages"]["average"]

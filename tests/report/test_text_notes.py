@@ -134,31 +134,34 @@ def test_a_line_without_examples_quotes_no_text():
 def test_rows_are_counted_in_plain_words_and_those_of_a_ranking_as_pairs():
     report = SourceReport()
     report.note("row of SQuAD 1.1 train (the published set has 87,599)", "", 608)
-    report.note("row cut to 128 tokens", "'Where?'", 399)
+    report.note("row cut to 128 tokens (training)", "'Where?'", 399)
     report.note(splitting.LEAKED, "'Who?'", 346)
     report.note("line of invalid JSON", "a.jsonl:12", 3)
-    report.note("question cut to 13 tokens", "'When?'")
+    report.note("question cut to 13 tokens (development)", "'When?'")
     sequences = "(each shares at least half of its three-word sequences) (such as 'Who?')"
     assert report.lines() == [
         "608 rows of SQuAD 1.1 train (the published set has 87,599)",
-        "399 rows cut to 128 tokens (such as 'Where?')",
+        "399 rows cut to 128 tokens (training) (such as 'Where?')",
         f"346 development rows that resemble a training row {sequences}",
         "3 x line of invalid JSON (such as a.jsonl:12)",
-        "1 question cut to 13 tokens (such as 'When?')",
+        "1 question cut to 13 tokens (development) (such as 'When?')",
     ]
     assert report.lines(of_pairs=True)[:3] == [
         "608 rows of SQuAD 1.1 train (the published set has 87,599)",
-        "399 query-document pairs cut to 128 tokens (such as 'Where?')",
+        "399 query-document pairs cut to 128 tokens (training) (such as 'Where?')",
         f"346 development query-document pairs that resemble a training query-document pair {sequences}",
     ]
 
 
 def test_the_pages_of_a_ranking_count_pairs():
-    report = {"counts": {"row cut to 128 tokens": 399, splitting.LEAKED: 2, "query without a text": 1}}
+    cut = {"row cut to 128 tokens (training)": 399, "row cut to 128 tokens (development)": 92}
+    report = {"counts": {**cut, splitting.LEAKED: 2, "query without a text": 1}}
     corpus = CorpusText.read({"queries": 120, "report": report})
     assert list(resembling_rows(corpus)) == [
         "2 development query-document pairs may resemble a training query-document pair."
     ]
     changed = list_notes(changed_text(corpus.report), of_pairs=corpus.has_pairs)
-    assert changed == "399 query-document pairs cut to 128 tokens"
+    assert changed == (
+        "399 query-document pairs cut to 128 tokens (training), 92 query-document pairs cut to 128 tokens (development)"
+    )
     assert list_notes(skipped_text(corpus.report), of_pairs=corpus.has_pairs) == "1 x query without a text"

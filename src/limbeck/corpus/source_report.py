@@ -80,6 +80,16 @@ class SourceReport:
             places = self.examples.setdefault(problem, []) + other.examples.get(problem, [])
             self.examples[problem] = list(dict.fromkeys(places))[:EXAMPLES_PER_PROBLEM]
 
+    def of_part(self, part: str) -> SourceReport:
+        """Return a report whose problems name the part of the rows that they are of: `row cut to 64 tokens (training)`.
+
+        Args:
+            part: The part, such as `training`.
+        """
+        counts = {f"{problem} ({part})": count for problem, count in self.counts.items()}
+        examples = {f"{problem} ({part})": list(places) for problem, places in self.examples.items()}
+        return SourceReport(counts, examples)
+
     def lines(self, *, of_pairs: bool = False) -> list[str]:
         """Return one readable line per problem, the most frequent first; empty when all was well.
 

@@ -150,6 +150,10 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
         subjects["Training"] = "none: the models were scored as they are"
         if settings:
             subjects["Settings"] = ", ".join(settings)
+    elif _has_only_untrained_cells(evaluation):
+        # No table yet says whether a later cell is fine-tuned, so that the page speaks of no training at all.
+        if settings:
+            subjects["Settings"] = ", ".join(settings)
     else:
         # The protocol of a fine-tuning is a preset with these settings.
         protocol = [text for text in (request.preset, *settings) if text]
@@ -167,6 +171,13 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     failed = [cell for cell in evaluation.cells if cell.status != FINISHED]
     warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
     yield first_warnings(warnings)
+
+
+def _has_only_untrained_cells(evaluation: EvaluationFolder) -> bool:
+    """Return whether an evaluation without a table has cells, and none of them so far is a fine-tuning."""
+    if not evaluation.summary.is_empty or not evaluation.cells:
+        return False
+    return not any("learning_rate" in cell.settings for cell in evaluation.cells)
 
 
 @section(EvaluationFolder, "Scores")

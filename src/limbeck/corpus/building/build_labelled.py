@@ -27,8 +27,9 @@ from limbeck.corpus.text.documents import Document, clean_text
 from limbeck.corpus.text.text_keys import TEXT_KEY
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
-LABELLED_FORMAT = 2
-"""Raise it when the same rows would give other tokens, labels or held-out rows: older caches are built anew."""
+LABELLED_FORMAT = 3
+"""Raise it when the same rows would give other tokens, labels, held-out rows or another report: older caches are built
+anew."""
 
 
 def build_labelled_corpus(
@@ -79,10 +80,11 @@ def build_labelled_corpus(
         roles_of_rows = split_rows(row_files(row_folder), settings.held_out, development.files, split_report)
         copies = _store_copies(settings, row_folder, roles_of_rows, cache, workers, progress)
         roles = {**roles_of_rows, **copies.roles}
+        held_out_name = "development" if development.files else "held out"
         tokens = tokenise(
             list(roles),
             aside,
-            replace(encoding, roles=roles),
+            replace(encoding, roles=roles, held_out_name=held_out_name),
             message_without_rows=_nothing_to_train_on(settings, row_manifest["rows"]),
             workers=workers,
             progress=progress,

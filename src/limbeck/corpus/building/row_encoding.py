@@ -25,6 +25,8 @@ from limbeck.corpus.tokens.reading import TEACHER_IDS
 from limbeck.errors import CorpusError
 
 _ROLE_OF_SPLIT = {"train": TRAINED, "held_out": HELD_OUT}
+_TRAINING = "training"
+"""The name of the rows to train on in the report."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class RowEncoding:
         roles: Stored file → role of each of its rows: trained on, held out, or left out.
         length: Most tokens of a row as the teacher reads it. A row of so many may have been cut.
         whole_texts: Whether the key of a row is that of its whole texts, even where they may have been cut.
+        held_out_name: The name of the held-out rows in the report, such as `development`.
     """
 
     encoder: RowEncoder
@@ -47,6 +50,7 @@ class RowEncoding:
     roles: Mapping[Path, Roles] = field(default_factory=dict)
     length: int = 0
     whole_texts: bool = False
+    held_out_name: str = "held out"
 
     def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
         """Iterate over the record batches of one stored file.
@@ -54,8 +58,9 @@ class RowEncoding:
         Args:
             path: The Arrow file of labelled rows.
             counts: Receives the counts of each split.
-            report: Receives everything that is cut or left out.
+            report: Receives everything that is cut or left out, of rows to train on and of held-out rows apart.
         """
+        name_of_split = {"train": _TRAINING, "held_out": self.held_out_name}
         rows_before = 0
         for batch in read_rows(path):
             roles = self.roles[path][rows_before : rows_before + len(batch.rows)]
@@ -63,7 +68,9 @@ class RowEncoding:
             for split, role in _ROLE_OF_SPLIT.items():
                 numbers = np.flatnonzero(roles == role)
                 rows_of_split = RowBatch([batch.rows[number] for number in numbers], batch.keys[numbers])
-                records = self._encode(rows_of_split, report)
+                report_of_split = SourceReport()
+                records = self._encode(rows_of_split, report_of_split)
+                report.merge(report_of_split.of_part(name_of_split[split]))
                 if len(records):
                     counts[split].blocks += len(records)
                     counts[split].tokens += int(records.column("length").to_numpy().sum())
