@@ -18,6 +18,7 @@ from limbeck.core.folder_lock import folder_lock
 from limbeck.core.paths import COMPARISON_RECORD, HEARTBEAT, LOCK, RUN_RECORD, SEARCH_RECORD
 from limbeck.core.run_status import SILENT_AFTER, find_runs, status_of
 from limbeck.errors import OutputError
+from limbeck.report.statuses import run_statuses
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.trainer import DistillationTrainer
@@ -167,6 +168,57 @@ def test_a_dead_run_of_a_comparison_or_search_continues_by_their_command(tmp_pat
     done = limbeck("status", folder)
     assert line.format(work) in done.stdout
     assert "limbeck distill" not in done.stdout
+
+
+EVALUATION = {"activity": "evaluation", "part": "agreement, vectors of the student", "share": 0.4716}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({}, "evaluation: agreement, vectors of the student (47 %)"),
+        # Not all is done yet.
+        ({"share": 0.9999}, "evaluation: agreement, vectors of the student (99 %)"),
+        ({"part": "figures by language", "share": 0.0}, "evaluation: figures by language"),
+        ({"share": "x"}, "evaluation: agreement, vectors of the student"),
+        # Earlier versions wrote no part.
+        ({"part": None, "share": None}, "evaluation"),
+    ],
+)
+def test_the_part_of_the_comparison_is_shown_with_its_share(tmp_path, limbeck, changes, place):
+    folder = write_run(tmp_path / "run", "running")
+    (folder / HEARTBEAT).write_text(json.dumps({"time": NOW.isoformat(), **EVALUATION, **changes}))
+    with folder_lock(folder):
+        assert f"\nstage: {place}\n" in limbeck.shown("status", folder)
+        (row,) = run_statuses([status_of(folder, NOW)]).rows
+    assert row[2] == place
+
+
+def test_json_has_the_part_and_its_share(tmp_path, limbeck):
+    folder = write_run(tmp_path / "run", "interrupted")
+    (folder / HEARTBEAT).write_text(json.dumps({"time": NOW.isoformat(), **EVALUATION}))
+    (run,) = limbeck.json("status", folder)
+    assert {name: run[name] for name in EVALUATION} == EVALUATION
+
+
+def test_the_heartbeat_has_the_part_at_once_and_its_share_now_and_then(tmp_path, monkeypatch):
+    clock, writes = SimpleNamespace(now=100.0), []
+    record = "limbeck.training.heartbeat"
+    monkeypatch.setattr(f"{record}.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr(f"{record}.atomic_text", lambda path, text, durable: writes.append(json.loads(text)))
+    heartbeat = Heartbeat(tmp_path, seconds_between=5.0)
+    heartbeat.begin("evaluation")
+    reported = []
+    report = heartbeat.report_with_beats(lambda share, what, count=None: reported.append((share, what)))
+    steps = [(0.0, "a"), (0.4, "a"), (0.8, "a"), (0.0, "b"), (0.5, "b")]
+    for share, part in steps:
+        clock.now += 3.0
+        report(share, part)
+    assert reported == steps
+    parts = [(write.get("share"), write.get("part")) for write in writes]
+    assert parts == [(None, None), (0.0, "a"), (0.8, "a"), (0.0, "b")]
+    heartbeat.begin("training")
+    assert "part" not in writes[-1]
 
 
 def test_json_has_everything(tmp_path, limbeck):

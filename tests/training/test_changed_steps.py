@@ -78,9 +78,10 @@ def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, m
         run = distill(with_steps(recipe, 3), resume=True).run
     assert (run.stages[0].steps, run.stages[0].planned_steps) == (3, None)
     assert "shortened at step 3 from 6 to 3" in str(run.steps_changes[0])
-    # A finished stage keeps its steps.
+    # A finished run keeps its steps, and its student can be trained further in another run.
     with pytest.raises(
-        OutputError, match=r"max_steps = 3, but this recipe has 9.*max_steps of a stage that is not finished"
+        OutputError,
+        match=r"max_steps = 3, but this recipe has 9\. The run is finished\. .*in another folder with student",
     ):
         distill(with_steps(recipe, 9), resume=True)
     assert distill(output=folder, resume=True).run.stages[0].steps == 3

@@ -5,9 +5,10 @@ import re
 import pytest
 from rich.console import Console
 
+from limbeck.evaluation import Amounts
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.training.compared_text import warning_of_little_text
+from limbeck.training.compared_text import measures_of_text, warning_of_little_text
 from limbeck.training.corpora import build_corpora
 from limbeck.training.run_tokenizers import load_tokenizers
 from tests.support.recipes import recipe_of
@@ -19,6 +20,11 @@ def sentence(number):
     """A sentence of its own for each number."""
     digits = [int(digit) for digit in f"{number:05d}"]
     return " ".join(["The", *(WORDS[digit] for digit in digits), "again", "and", "again", f"in {number} cases."])
+
+
+def paragraph(number):
+    """A text of five sentences of its own for each number."""
+    return " ".join(sentence(5 * number + place) for place in range(5))
 
 
 def write_texts(folder, sentences):
@@ -79,3 +85,25 @@ def test_enough_text_and_no_comparison_have_no_warning(bert_folder, tmp_path, mo
     texts = write_texts(tmp_path / "texts", 30)
     line, _ = warning(bert_folder, texts, tmp_path, monkeypatch, corpus={"held_out": held_out}, **evaluation)
     assert line == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "changes", "measures"),
+    [
+        (["Short."] * 200, {}, []),
+        # A passage takes several sentences.
+        ([sentence(number) for number in range(300)], {}, ["agreement"]),
+        # The first texts are too short for a passage.
+        (
+            [sentence(number) for number in range(150)] + [paragraph(number) for number in range(300)],
+            {},
+            ["agreement", "passage retrieval"],
+        ),
+        ([paragraph(number) for number in range(300)], {"pairs": 0}, ["passage retrieval"]),
+        ([paragraph(number) for number in range(300)], {"retrieval_pairs": 0}, ["agreement"]),
+        ([], {}, []),
+        (None, {}, []),
+    ],
+)
+def test_the_measures_that_a_text_is_enough_for(texts, changes, measures):
+    assert measures_of_text(texts, Amounts(**changes)) == measures

@@ -1,11 +1,13 @@
 """Runs with a fitted start: instant students, resuming, the untrained start of reports, and what is refused."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from rich.console import Console
 from safetensors.torch import load_file
 
 import limbeck
@@ -232,7 +234,10 @@ def test_the_untrained_start_of_a_report_names_its_fit(bert_folder, text_folder,
         "limbeck.training.distil.evaluate_student",
         lambda run, report: evaluate_student(run, lambda share, step, count=None: reports.append((share, step, count))),
     )
-    result = limbeck.distill(recipe)
+    console = Console(file=io.StringIO(), width=80)
+    result = limbeck.distill(recipe, console=console)
+    parts = "making the untrained start, agreement of all models and passage retrieval of all models"
+    assert f"Comparing teacher and student: {parts}." in console.file.getvalue().splitlines()
     # The copied layers and the fitted ones.
     starts = ["vectors of untrained start 1 of 2", "vectors of untrained start 2 of 2"]
     of_measures = ["vectors of the teacher", "vectors of the student", *starts]

@@ -29,10 +29,11 @@ def test_any_value_in_the_files_of_a_run_is_shown(tmp_path: Path, value: Any) ->
         assert found.status == "dead"
         assert isinstance(found.problem, str | None)
     names = ("time", "activity", "stage", "step", "steps", "tokens_per_second", "checkpoint", "seconds_left", "loss")
-    for key in names:
+    for key in (*names, "part", "share"):
         (tmp_path / "heartbeat.json").write_text(json.dumps({"activity": "training", key: value}))
         found = status_of(tmp_path)
         assert isinstance(found.activity, str | None)
+        assert isinstance(found.place, str | None)
         assert isinstance(found.step, int | None)
         assert isinstance(found.tokens_per_second, float | None)
     for key in ("host", "pid", "started", "since"):

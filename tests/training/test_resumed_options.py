@@ -112,3 +112,28 @@ def test_a_folder_without_a_run_is_named_before_options_of_a_new_one(tmp_path):
         distill(output=tmp_path / "none", resume=True, learning_rate=1e-4)
     with pytest.raises(RecipeError, match="these options are needed too: student, corpus"):
         distill(output=tmp_path / "none", resume=True, teacher="elsewhere")
+
+
+def test_a_finished_run_names_the_way_to_train_its_student_further(bert_folder, text_folder, tmp_path, limbeck):
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "my run", save_steps=1)
+    folder = recipe["output"]
+    distill(recipe)
+    way_on = (
+        "The run is finished. It cannot be continued. To train its student further, start a run in another folder with "
+        f"--student '{folder}/student'."
+    )
+    done = limbeck("distill", "--resume", "--output", folder, "--steps", 60)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        f"error: The run in '{folder}' has stages.0.training.max_steps = 6, but this recipe has 60. {way_on} To train "
+        "a new student instead, start again with --overwrite or in another folder.",
+    )
+    done = limbeck("distill", "--resume", "--output", folder, "--seed", 7)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        f"error: --seed is 7, but a resumed run keeps its own value, and the run in '{folder}' has 1; leave --seed "
+        f"out, or start a new run: give another folder as --output. {way_on}",
+    )
+    # In Python the same arguments have other names.
+    with pytest.raises(OutputError, match=f"start a run in another folder with student '{folder}/student'"):
+        distill(output=folder, resume=True, steps=60)

@@ -1,11 +1,13 @@
 """Rows without labels: a fine-tuned teacher teaches what it says of them, and is what the student is measured by."""
 
+import io
 import json
 import random
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import limbeck
 from limbeck.corpus.source_report import SourceReport
@@ -82,7 +84,10 @@ def test_the_progress_names_the_scoring_of_held_out_rows_behind_the_speed(tmp_pa
         lambda run, report: evaluate_student(run, lambda share, step, count=None: steps.append((share, step))),
     )
     overrides = ["evaluation.speed=true", "evaluation.latency_seconds=0.01", "evaluation.length=8"]
-    distil(tmp_path, "classification", TEXTS, {"num_labels": 3}, *overrides)
+    console = Console(file=io.StringIO(), width=80)
+    distil(tmp_path, "classification", TEXTS, {"num_labels": 3}, *overrides, console=console)
+    parts = "latency, making the untrained start and answers to the rows of the task"
+    assert f"Comparing teacher and student: {parts}." in console.file.getvalue().splitlines()
     assert steps[:2] == [(0.0, "loading both models"), (0.0, "latency, 1 x 8 tokens")]
     assert list(dict.fromkeys(step for _, step in steps))[-7:] == [
         "latency, 32 x 8 tokens",

@@ -38,5 +38,5 @@ def print_run(result: RunResult, as_json: bool, *lines: str) -> None:
     content = {"student": result.student, "metrics": result.metrics}
     early_end = []
     if result.run.ended_early is not None:
-        early_end.append(result.run.ended_early.way_on(result.student))
+        early_end.append(result.run.way_on(result.student))
     print_result(as_json, content, result.blocks(), result.place, *early_end, *lines)

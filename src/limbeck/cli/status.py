@@ -138,7 +138,7 @@ def _columns(run: RunStatus) -> dict[str, str]:
     """Return the figures of a run as text, by their headings; the status comes first."""
     # A finished run is in no stage and at no step any more. Of one that stopped, they say where it did.
     is_finished = run.status == "finished"
-    stage = None if is_finished else run.stage or run.activity
+    stage = None if is_finished else run.place
     columns = {
         "status": run.shown,
         "stage": stage or NOTHING,

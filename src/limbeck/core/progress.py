@@ -80,6 +80,14 @@ def named(report: Report, what: str) -> Report:
     return report_named
 
 
+def percent_of(share: float) -> int:
+    """Return a share, 0 to 1, in whole percent; 100 is said of finished work alone."""
+    percent = round(share * 100)
+    if share < 1:
+        percent = min(percent, 99)
+    return percent
+
+
 _SECONDS_OF_SPAN = {"s": 1, "min": 60, "h": 3600}
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from limbeck.core.blocks import duration_to_the_second
 from limbeck.core.logged_console import LoggedConsole
 from limbeck.core.notebook_html import html_of_page
-from limbeck.core.progress import Count, Rate, Report, Tick, amount_of
+from limbeck.core.progress import Count, Rate, Report, Tick, amount_of, percent_of
 from limbeck.option_names import for_caller
 
 RATE_COLUMN = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
@@ -453,11 +453,7 @@ class ProgressBar(Bars):
             self.bars.start()
 
         left = self._pace.time_left(share, 1.0) if self._is_even else None
-        percent = round(share * 100)
-        if share < 1:
-            # 100 % is said of finished work alone.
-            percent = min(percent, 99)
-        self.line(f"{percent}%: {what}", amount, left=left)
+        self.line(f"{percent_of(share)}%: {what}", amount, left=left)
 
     def _new_pace(self) -> Pace:
         return Pace(" for this part" if self._in_parts else "")

@@ -16,6 +16,7 @@ from limbeck.core import records
 from limbeck.core.blocks import duration
 from limbeck.core.folder_lock import holder, holder_lives, is_locked
 from limbeck.core.paths import RUN_RECORD
+from limbeck.core.progress import percent_of
 from limbeck.core.records import record_damage
 from limbeck.core.studies import EvaluationRequest
 from limbeck.errors import OutputError
@@ -38,6 +39,8 @@ class RunStatus:
             be resumed; `failed`.
         silent: Whether its process is alive, but has made no progress for `SILENT_AFTER` seconds.
         activity: The current activity, or the last one.
+        part: The part of that activity, where it has several.
+        share: The share of the part that is done, 0 to 1.
         stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
         step: Optimizer steps taken in the stage.
         steps: The number of steps of the stage.
@@ -58,6 +61,8 @@ class RunStatus:
     status: Status
     silent: bool
     activity: str | None
+    part: str | None
+    share: float | None
     stage: str | None
     step: int | None
     steps: int | None
@@ -80,6 +85,18 @@ class RunStatus:
         if not self.silent or self.seconds_since is None:
             return self.status
         return f"{self.status}, no update for {duration(self.seconds_since)}"
+
+    @property
+    def place(self) -> str | None:
+        """The stage; outside of training the activity, with its part, such as "evaluation: latency (40 %)"."""
+        place = self.stage or self.activity
+        if place is None or not self.part:
+            return place
+        place += f": {self.part}"
+        # Some parts have no share, and stay at 0 until they are done.
+        if self.share:
+            place += f" ({percent_of(self.share)} %)"
+        return place
 
     @property
     def has_recorded_end(self) -> bool:
@@ -168,6 +185,8 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         status=status,
         silent=is_silent,
         activity=heartbeat.activity,
+        part=heartbeat.part,
+        share=_sane(heartbeat.share, float),
         stage=stage,
         step=_sane(heartbeat.step),
         steps=_sane(heartbeat.steps),

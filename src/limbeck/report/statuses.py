@@ -29,9 +29,8 @@ def run_statuses(statuses: Sequence[RunStatus]) -> Table:
 def _known_facts(status: RunStatus) -> dict[str, str]:
     """Return the facts of a run that are known, by their names."""
     facts = {"Status": status.shown}
-    stage = status.stage or status.activity
-    if stage:
-        facts["Stage"] = stage
+    if status.place:
+        facts["Stage"] = status.place
     if status.step is not None and status.steps is not None:
         facts["Step"] = f"{status.step:,} of {status.steps:,}"
     if status.loss is not None:

@@ -1,8 +1,10 @@
 """The held-out text that a run compares student and teacher on: how much is compared, and whether it is enough."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from rich.console import Console
@@ -19,10 +21,13 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation import Amounts
 from limbeck.evaluation.passages import build_search_pairs
 from limbeck.evaluation.sentence_pairs import distinct_sentences, text_of
+from limbeck.evaluation.similarity_strata import choose_sentences
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.corpora import build_text_alone
 from limbeck.training.rows import AnyCorpus
 
+_Text: TypeAlias = str | tuple[str, str]
+"""A text; or its title and the rest."""
 _FIRST_TEXTS = 100
 """Held-out texts that are looked at before all of them, since they are enough in most runs."""
 _MOST_ADVISED = 0.5
@@ -73,6 +78,42 @@ def warning_of_little_text(
         f"The held-out text is too little to judge the student: {counts}. It takes at least {FEWEST_DOCUMENTS} "
         f"documents and {FEWEST_QUERIES} sentences. {_advice(settings, corpora[0].manifest, len(texts), sentences)}"
     )
+
+
+def measures_of_text(texts: Sequence[_Text] | None, amounts: Amounts) -> list[str]:
+    """Return the measures that held-out texts are enough for, in their order: the agreement, the passage retrieval.
+
+    Args:
+        texts: The texts; None of a run without text.
+        amounts: How much is compared.
+    """
+    measures: list[str] = []
+    if texts is None:
+        return measures
+    if amounts.pairs > 0 and _are_enough(texts, partial(_choose_sentences, pairs=amounts.pairs)):
+        measures.append("agreement")
+    if amounts.retrieval_pairs > 0 and _are_enough(texts, partial(build_search_pairs, count=amounts.retrieval_pairs)):
+        measures.append("passage retrieval")
+    return measures
+
+
+def _are_enough(texts: Sequence[_Text], choose: Callable[[Sequence[_Text]], object]) -> bool:
+    """Whether a measure finds enough in texts; the first ones are looked at before all of them.
+
+    Args:
+        texts: The texts.
+        choose: Chooses what the measure reads, and raises `CorpusError` for too few texts.
+    """
+    for some_texts in (texts[:_FIRST_TEXTS], texts):
+        with suppress(CorpusError):
+            choose(some_texts)
+            return True
+    return False
+
+
+def _choose_sentences(texts: Sequence[_Text], pairs: int) -> object:
+    """Choose the sentences of the agreement."""
+    return choose_sentences(list(map(text_of, texts)), pairs)
 
 
 def _count_passages(texts: Sequence[str | tuple[str, str]]) -> int:

@@ -19,7 +19,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.student_head import describe_missing_head
 from limbeck.training.changed_steps import steps_changes
 from limbeck.training.endings import endings_recorded
-from limbeck.training.evaluation import evaluate_student
+from limbeck.training.evaluation import describe_comparison, evaluate_student
 from limbeck.training.extended_stages import judge_changes
 from limbeck.training.kept_recipe import document_of, read_kept_recipe
 from limbeck.training.measured_steps import with_measured_steps
@@ -175,8 +175,8 @@ def _measure(run: Run) -> dict[str, Any]:
     """Compare the saved student with its teacher, unless the recipe leaves the evaluation out."""
     if not run.plan.recipe.evaluation.enabled:
         return {}
-    run.console.print("Comparing teacher and student …", highlight=False)
     run.heartbeat.begin("evaluation")
+    print_plain(run.console, ranks.on_main_rank(partial(describe_comparison, run)))
     with run.record.timed("evaluation"), ProgressBar(run.console, in_parts=True) as bar:
         report = run.heartbeat.report_with_beats(bar)
         return ranks.on_main_rank(lambda: evaluate_student(run, report))

@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.lists import enumerate_words
 from limbeck.core.progress import Count, Report, Tick, no_progress
 from limbeck.core.records import RunEvaluation, UntrainedStart
 from limbeck.errors import LimbeckError
@@ -30,7 +31,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.student_head import describe_missing_head
 from limbeck.targets.facts import read_facts
-from limbeck.training.compared_text import amounts_of, held_out_texts
+from limbeck.training.compared_text import amounts_of, held_out_texts, measures_of_text
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind, pad_collator
@@ -86,6 +87,50 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         # Neither tasks nor development rows: the held-out part of the training rows stands in for them.
         scores = _score_held_out_rows(run, report, starts_with_head)
     return {**comparison.to_dict(), **scores, **_chose_step_field(plan)}
+
+
+def describe_comparison(run: Run) -> str:
+    """Return a sentence that names the parts of the comparison of a run, in their order.
+
+    Which parts a teacher of stored outputs has, or several teachers, is known only once they are read, so that they
+    are not named.
+
+    Args:
+        run: A run whose student is saved.
+    """
+    if not run.plan.teacher_info.is_one_model:
+        return "Comparing teacher and student …"
+    parts = _parts_of_comparison(run)
+    if not parts:
+        return "Comparing teacher and student …"
+    return f"Comparing teacher and student: {enumerate_words(parts, 'and')}."
+
+
+def _parts_of_comparison(run: Run) -> list[str]:
+    """Return the parts of the comparison of a run in words, in the order of `evaluate_student`."""
+    plan = run.plan
+    amounts = amounts_of(plan, run.corpora)
+    is_trained = not _is_untrained(plan)
+    making_start = "making the untrained start"
+    parts: list[str] = []
+    if amounts.pairs > 0 or amounts.retrieval_pairs > 0:
+        models = "both models"
+        if is_trained:
+            parts.append(making_start)
+            models = "all models"
+        texts = held_out_texts(plan, run.corpora, run.tokenizers.student, run.console)
+        parts += [f"{measure} of {models}" for measure in measures_of_text(texts, amounts)]
+    if amounts.latency_seconds > 0:
+        parts.append("latency")
+    # The same conditions as those of `_add_languages`.
+    has_languages = bool(run.corpora and run.corpora[0].languages)
+    if amounts.pairs > 0 and has_languages and run.corpora[0].held_out_by_language("documents"):
+        parts.append("figures by language")
+    if _scores_rows(run):
+        if is_trained and run.may_make_untrained(plan.head):
+            parts.append(making_start)
+        parts.append("answers to the rows of the task")
+    return parts
 
 
 def teacher_side(run: Run, vectors: str | SentenceHead) -> Side:

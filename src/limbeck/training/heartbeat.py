@@ -59,10 +59,12 @@ class Heartbeat:
         return beat_and_tick
 
     def report_with_beats(self, report: Report) -> Report:
-        """Return a report that writes a sign of life and calls another one."""
+        """Return a report that writes a sign of life, with the part and its share, and calls another one."""
 
         def beat_and_report(share: float, what: str, count: Count | None = None, /) -> None:
-            self.beat()
+            # A part may take long until its next report, so that its name is written at once.
+            is_new_part = what != self._fields.get("part")
+            self.beat(now=is_new_part, part=what, share=share)
             report(share, what, count)
 
         return beat_and_report

@@ -51,9 +51,13 @@ def check_resumed_options(
         refusal = _refused_value(folder, recipe, options, overridden_parts)
     if refusal is None:
         return
+    way_on = run.way_on(folder / paths.STUDENT)
     if run.is_finished and run.ended_early is not None:
-        raise OutputError(f"{run.ended_early.way_on(folder / paths.STUDENT)}.")
-    raise OutputError(f"{refusal}, or start a new run: give another folder as --output.")
+        raise OutputError(f"{way_on}.")
+    message = f"{refusal}, or start a new run: give another folder as --output."
+    if run.is_finished:
+        message += f" {way_on}."
+    raise OutputError(message)
 
 
 def _refused_value(

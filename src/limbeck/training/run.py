@@ -335,13 +335,13 @@ class Run:
         Raises:
             ModelError: if it cannot start with that head, or a model cannot be loaded.
         """
-        tokens = sum(int(stage.tokens or 0) for stage in self.record.run.stages)
+        # A fit takes minutes, so a start that would lack its head is refused before it.
+        if not self.may_make_untrained(head):
+            raise ModelError(NO_HEAD_TO_START_WITH)
+        tokens = self._trained_tokens
         plans = untrained_plans(self.plan.student_plan, trained_tokens=tokens)
         beat_and_tick = self.heartbeat.with_beats(tick)
         makers = [self._maker(plan, head=head, stages=self.plan.own_stages, tick=beat_and_tick) for plan in plans]
-        # A fit takes minutes, so a start that would lack its head is refused before it.
-        if head is not None and not makers[0].may_copy_head():
-            raise ModelError(NO_HEAD_TO_START_WITH)
         students = make_untrained(makers)
         # The start of a student that began at random is made of a model too, but the student did not go on from it.
         students.record.trained_model = trained_model_of(self.plan.student_plan)
@@ -351,6 +351,18 @@ class Run:
         if not self.plan.stages:
             students.record.gain_of = "fit"
         return students
+
+    def may_make_untrained(self, head: Head | None) -> bool:
+        """Whether the untrained students may start with a head, by what is known before any model is loaded."""
+        if head is None:
+            return True
+        first_plan = untrained_plans(self.plan.student_plan, trained_tokens=self._trained_tokens)[0]
+        return self._maker(first_plan, head=head, stages=self.plan.own_stages).may_copy_head()
+
+    @property
+    def _trained_tokens(self) -> int:
+        """The tokens that the stages so far have trained on."""
+        return sum(int(stage.tokens or 0) for stage in self.record.run.stages)
 
     @cached_property
     def text_alone(self) -> AnyCorpus | None:

@@ -80,8 +80,9 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     difference = first_difference(saved_identity, new_identity)
     if difference is None:
         return
+    way_on = run.way_on(folder / paths.STUDENT)
     if run.is_finished and run.ended_early is not None:
-        raise OutputError(f"{run.ended_early.way_on(folder / paths.STUDENT)}.")
+        raise OutputError(f"{way_on}.")
     # A value of None means that the recipe does not set the key.
     place, old, new = difference
     if old is None:
@@ -90,6 +91,12 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
         settings = f"has {place} = {old!r}, but this recipe does not set it"
     else:
         settings = f"has {place} = {old!r}, but this recipe has {new!r}"
+    # With its own recipe a finished run would only return its result.
+    if run.is_finished:
+        raise OutputError(
+            f"The run in '{folder}' {settings}. {way_on}. To train a new student instead, start again with --overwrite "
+            "or in another folder."
+        )
     raise OutputError(
         f"The run in '{folder}' {settings}; resume with the run's own recipe ('{folder / RECIPE}'), or start again "
         f"with --overwrite or in another folder. {_MAY_CHANGE}."

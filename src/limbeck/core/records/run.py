@@ -432,17 +432,6 @@ class EarlyEnd(Record):
         """Two words for the sentence."""
         return "A checkpoint" if self.of_checkpoint else "Ended early"
 
-    def way_on(self, student: str | Path) -> str:
-        """Sentences for a user who wants to continue the run, which is not possible.
-
-        Args:
-            student: The folder of the run's student.
-        """
-        return (
-            f"{self}. It cannot be continued. To train its student further, start a run in another folder with "
-            f"--student {shlex.quote(str(student))}"
-        )
-
     @property
     def short(self) -> str:
         """Where the run was ended early, in a few words such as "ended early at step 23 of 60 of stage 'vectors'"."""
@@ -677,6 +666,20 @@ class Run(Made, CardFields):
     ended_early: EarlyEnd | None = None
     steps_changes: list[StepsChange] = Field(default_factory=list)
 
+    def way_on(self, student: str | Path) -> str:
+        """Sentences for a user who wants to continue a finished run, which is not possible.
+
+        Args:
+            student: The folder of the run's student.
+        """
+        end = "The run is finished"
+        if self.ended_early is not None:
+            end = str(self.ended_early)
+        return (
+            f"{end}. It cannot be continued. To train its student further, start a run in another folder with "
+            f"--student {shlex.quote(str(student))}"
+        )
+
     def holds_teachers(self, untrained: str | UnreadRows) -> bool:
         """Whether a part of the student that was not trained has the teacher's values.
 
@@ -717,12 +720,19 @@ class Run(Made, CardFields):
 
 
 class Heartbeat(File):
-    """The heartbeat of a run, `heartbeat.json`: a running process writes its progress to it again and again."""
+    """The heartbeat of a run, `heartbeat.json`: a running process writes its progress to it again and again.
+
+    Attributes:
+        part: The current part of an activity that has several, as the lines of its progress name it.
+        share: The share of that part that is done, 0 to 1.
+    """
 
     FILE = paths.HEARTBEAT
 
     time: str | None = None
     activity: str | None = None
+    part: str | None = None
+    share: Number | None = None
     stage: str | None = None
     stage_number: int | None = None
     stages: int | None = None
