@@ -68,8 +68,8 @@ def test_a_student_below_the_untrained_start_is_told_so():
     text = comparison_markdown(values)
     assert "The training changed little. The training did not improve the retrieval MRR@10: 0.600 is below" in text
     assert (
-        "agreement: 0.700 is not clearly above the untrained start's 0.700. Train more steps, or on more text. Or keep "
-        "a student without training, which takes less time: --steps 0 makes one.\n"
+        "The training did not improve the agreement: 0.700 equals the untrained start's 0.700. Train more steps, or on "
+        "more text. Or keep a student without training, which takes less time: --steps 0 makes one.\n"
     ) in text
     start["mrr_at_10"] = 0.63
     text = comparison_markdown(values)
@@ -270,7 +270,7 @@ def test_figures_of_held_out_rows_have_their_interval_in_the_table():
     task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.72, "agreement": 0.82}
     values = {"task": task | {"teacher": 0.9}}
     table = {row.label: row.cells() for row in comparison_rows(values)}
-    for label, right in ((AGREEMENT, 82), ("accuracy with their labels", 72)):
+    for label, right in ((AGREEMENT, 82), ("accuracy by the labels of the rows", 72)):
         interval = binomtest(right, 100).proportion_ci(method="wilson")
         assert table[label].change == f"95 %: {interval.low:.3f} to {interval.high:.3f}"
 

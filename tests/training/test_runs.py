@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, TrainerCallback
 
 import limbeck
 from limbeck.core.paths import HEARTBEAT
@@ -92,6 +92,25 @@ def test_tensorboard_gets_every_term(finished):
 def test_building_the_corpus_is_a_sign_of_life(finished):
     building = [fields for fields in finished[2] if fields.get("activity") == "corpus" and fields.get("done")]
     assert {fields["step_of_corpus"].split()[0] for fields in building} >= {"reading", "tokenising"}
+
+
+class DiesAtSecondStep(TrainerCallback):
+    """Ends a run as a kill would."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 2:
+            support.die()
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_says_that_it_begins_again(
+    bert_folder, text_folder, tmp_path, capsys
+):
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "run", max_steps=4, save_steps=100)
+    with pytest.raises(MemoryError):
+        limbeck.distill(recipe, callbacks=[DiesAtSecondStep])
+    limbeck.distill(recipe, resume=True, console=Console(width=200))
+    line = "No checkpoint was saved before the run ended, so the training begins again at step 0."
+    assert capsys.readouterr().out.count(line) == 1
 
 
 def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tmp_path, capsys):

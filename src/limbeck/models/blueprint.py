@@ -60,7 +60,10 @@ MAX_WIDTH = 32_768
 
 # Layers, hidden width and, optionally, heads.
 _SIZE = re.compile(r"([0-9]{1,9})\s*[x×]\s*([0-9]{1,9})(?:h([0-9]{1,9}))?", re.IGNORECASE)
-_HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
+_HOW = (
+    "write LAYERSxHIDDEN like '6x384' or '6x384h6', a number of the teacher's layers like '3', a preset, or in a "
+    "recipe the fields layers, hidden, heads, ffn, embedding"
+)
 _DEPTH = re.compile(r"\s*[0-9]{1,9}\s*")
 
 

@@ -80,6 +80,8 @@ class Gain(NamedTuple):
             return f"The {cause} improved the {self.name}: {student} against {start}."
         if self.is_clear_loss:
             return f"The {cause} made the {self.name} worse: {student} is below {figure_of_start}."
+        if self.student == self.start:
+            return f"The {cause} did not improve the {self.name}: {student} equals {figure_of_start}."
         if self.student < self.start:
             by_chance = "" if self.interval is None else ", which may be chance"
             return f"The {cause} did not improve the {self.name}: {student} is below {figure_of_start}{by_chance}."
@@ -126,12 +128,12 @@ def has_clear_loss(evaluation: RunEvaluation) -> bool:
     return any(gain.is_clear_loss for gain in _gains(evaluation))
 
 
-def is_below_start(evaluation: RunEvaluation) -> bool:
-    """Return whether the student is below the untrained start by a figure, and clearly above it by none."""
+def is_no_better(evaluation: RunEvaluation) -> bool:
+    """Return whether a figure of the student is that of the untrained start or below it, and none is clearly above."""
     gains = list(_gains(evaluation))
     if any(gain.is_clear for gain in gains):
         return False
-    return any(gain.student < gain.start for gain in gains)
+    return any(gain.student <= gain.start for gain in gains)
 
 
 def has_unclear_gain(evaluation: RunEvaluation) -> bool:

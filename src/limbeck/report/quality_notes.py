@@ -23,7 +23,7 @@ from limbeck.core.records.run_evaluation import (
     SUMMARY_IN_BODIES,
 )
 from limbeck.report.chance import ONLY_IMITATES, describe_weakness
-from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain, is_below_start
+from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain, is_no_better
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
     chance_of,
@@ -172,7 +172,7 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
             note += f"; the teacher is '{task.teacher_name}'"
         yield (
             f"{note}. For reliable scores of the task, give development rows: as corpus.development of a recipe, or in "
-            "a task file that you give as the corpus."
+            "a task file that you give as the corpus. Or score the finished student with: limbeck evaluate --as-is."
         )
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
@@ -293,7 +293,7 @@ def _advice(evaluation: RunEvaluation, start: UntrainedStart) -> Iterator[str]:
         return
     if not has_clear_loss(evaluation):
         yield "Train more steps, or on more text."
-        if start.trained_model is None and is_below_start(evaluation):
+        if start.trained_model is None and is_no_better(evaluation):
             yield "Or keep a student without training, which takes less time: --steps 0 makes one."
         return
     if start.trained_model is not None:

@@ -89,7 +89,7 @@ def _way_out(folder: Path) -> str:
     free = free_bytes(folder)
     if free is not None:
         room = f" ({megabytes(free)} free)"
-    if _has_saved(folder):
+    if has_saved(folder):
         return (
             f"{room}. What was saved before is intact; make room or repair the disk, and continue with the same "
             "command and --resume."
@@ -100,7 +100,7 @@ def _way_out(folder: Path) -> str:
     )
 
 
-def _has_saved(folder: Path) -> bool:
+def has_saved(folder: Path) -> bool:
     """Whether a run has a checkpoint or a finished stage.
 
     Args:

@@ -18,6 +18,7 @@ from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.student_head import describe_missing_head
 from limbeck.training.changed_steps import steps_changes
+from limbeck.training.disk_failures import has_saved
 from limbeck.training.endings import endings_recorded
 from limbeck.training.evaluation import describe_comparison, evaluate_student
 from limbeck.training.extended_stages import judge_changes
@@ -104,6 +105,9 @@ def distil(
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             with activity(console, "loading the teacher's tokenizer"):
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
+            if plan.stages and resume and not has_saved(folder):
+                line = "No checkpoint was saved before the run ended, so the training begins again at step 0."
+                print_plain(console, line, "yellow")
             if plan.stages and not resume:
                 _warn_of_random_start(plan, console)
                 missing_head = describe_missing_head(plan.stages)
