@@ -62,7 +62,20 @@ def test_an_instant_student_says_what_it_is(instant):
     assert "The copied layers were fitted to the outputs of the teacher's layers 1, 3, 4 by linear equations" in card
 
 
-def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tmp_path, monkeypatch):
+@pytest.fixture
+def amounts(monkeypatch):
+    """The amounts that runs report, as they come."""
+    amounts = []
+    with_beats = Heartbeat.with_beats
+
+    def noted(heartbeat, tick):
+        return with_beats(heartbeat, lambda *amount: [amounts.append(amount), tick(*amount)])
+
+    monkeypatch.setattr(Heartbeat, "with_beats", noted)
+    return amounts
+
+
+def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tmp_path, monkeypatch, amounts):
     activities = []
     beat = Heartbeat.beat
 
@@ -72,17 +85,10 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
 
     monkeypatch.setattr(Heartbeat, "beat", noted)
     monkeypatch.setattr(start_text, "_BATCH", 4)
-    read = []
-    with_beats = Heartbeat.with_beats
-    monkeypatch.setattr(
-        Heartbeat,
-        "with_beats",
-        lambda self, tick: with_beats(self, lambda *amount: [read.append(amount), tick(*amount)]),
-    )
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", START, stages=[])
     limbeck.distill(recipe | {"evaluation": {"enabled": False}})
     # Each of the two fitted layers reads the text once, and the held-out error is measured before and after.
-    read = [amount for amount in read if amount[2] == "tokens"]
+    read = [amount for amount in amounts if amount[2] == "tokens"]
     counts = [done for done, _, _ in read]
     assert counts == sorted(counts), "the count goes on over all passes"
     done, total, _ = read[-1]
@@ -90,14 +96,7 @@ def test_a_fit_gives_signs_of_life_with_every_batch(bert_folder, text_folder, tm
     assert activities.count("models") > len(read) > 8
 
 
-def test_the_progress_of_a_fit_counts_the_text_that_there_is(bert_folder, text_folder, tmp_path, monkeypatch):
-    amounts = []
-    with_beats = Heartbeat.with_beats
-    monkeypatch.setattr(
-        Heartbeat,
-        "with_beats",
-        lambda self, tick: with_beats(self, lambda *amount: [amounts.append(amount), tick(*amount)]),
-    )
+def test_the_progress_of_a_fit_counts_the_text_that_there_is(bert_folder, text_folder, tmp_path, monkeypatch, amounts):
     monkeypatch.setattr(start_text, "_BATCH", 4)
     start = {**START, "fit": {**FIT, "tokens": 100_000}}
     recipe = with_start(bert_folder, text_folder, tmp_path / "run", start, stages=[])
