@@ -270,7 +270,7 @@ def test_figures_of_held_out_rows_have_their_interval_in_the_table():
     task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.72, "agreement": 0.82}
     values = {"task": task | {"teacher": 0.9}}
     table = {row.label: row.cells() for row in comparison_rows(values)}
-    for label, right in ((AGREEMENT, 82), ("accuracy by the labels of the rows", 72)):
+    for label, right in ((AGREEMENT, 82), ("accuracy by the labels", 72)):
         interval = binomtest(right, 100).proportion_ci(method="wilson")
         assert table[label].change == f"95 %: {interval.low:.3f} to {interval.high:.3f}"
 

@@ -204,8 +204,8 @@ def test_a_run_without_development_rows_shows_the_scores_of_its_queries(recipe):
     assert "Agreement on rows the teacher may have been trained on (Spearman)" in printed
     note = "the student has not seen them, but the teacher may have been trained on them"
     assert note in " ".join(printed.split())
-    assert "nDCG@10 by the labels of the rows" in printed
-    assert "MRR@10 by the labels of the rows" in printed
+    assert "nDCG@10 by the labels" in printed
+    assert "MRR@10 by the labels" in printed
     assert "nDCG@10 of a random order" in printed and "MRR@10 of a random order" in printed
     # A share of the teacher's score needs rows that the teacher has not seen.
     assert "kept" not in printed

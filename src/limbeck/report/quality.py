@@ -535,7 +535,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
     yield _start_row(start, task.start_agreement)
     for scores in scores_by_metric:
         yield Row(
-            f"{metric_name(scores.metric)} by the labels of the rows",
+            f"{metric_name(scores.metric)} by the labels",
             teacher=scores.teacher,
             student=scores.student,
             unit=unit,
