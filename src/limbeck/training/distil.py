@@ -105,7 +105,9 @@ def distil(
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             with activity(console, "loading the teacher's tokenizer"):
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
-            if plan.stages and resume and not has_saved(folder):
+            # A run that ends early trains nothing; without a checkpoint it is refused.
+            begins_again = resume and not ends_early and not has_saved(folder)
+            if plan.stages and begins_again:
                 line = "No checkpoint was saved before the run ended, so the training begins again at step 0."
                 print_plain(console, line, "yellow")
             if plan.stages and not resume:

@@ -98,9 +98,9 @@ def describe_comparison(run: Run) -> str:
     Args:
         run: A run whose student is saved.
     """
-    if not run.plan.teacher_info.is_one_model:
-        return "Comparing teacher and student …"
-    parts = _parts_of_comparison(run)
+    parts: list[str] = []
+    if run.plan.teacher_info.is_one_model:
+        parts = _parts_of_comparison(run)
     if not parts:
         return "Comparing teacher and student …"
     return f"Comparing teacher and student: {enumerate_words(parts, 'and')}."

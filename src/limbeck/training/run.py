@@ -562,7 +562,7 @@ class Run:
             return stage
         measured = ranks.on_main_rank(partial(MeasuredSteps.read, folder))
         if measured is None:
-            # The heartbeat names the stage from here on; the stage itself begins with its first step.
+            # Otherwise `limbeck status` would go on showing the models that were made before.
             self.heartbeat.begin("measuring the rate")
             with ProgressBar(self.console, at_once=True) as bar:
                 measured = measure_steps(
