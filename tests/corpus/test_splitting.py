@@ -146,5 +146,6 @@ def test_the_held_out_rows_are_read_without_tokens(tmp_path, settings):
     corpus = build(tmp_path, rows, tmp_path / "cache", **settings)
     given = {"kind": "classification", "sources": [str(tmp_path / "train.tsv")], "labels": ("no", "yes"), "length": 16}
     found = read_held_out_rows(LabelledSettings(**given, **settings), KINDS["classification"], cache_dir=tmp_path)
-    assert [row.text for row in found] == [document.text for document in corpus.held_out_documents()]
-    assert [row.label for row in found] == list(corpus.held_out["labels"])
+    assert found.content == corpus.content[:-1]
+    assert [row.text for row in found.rows] == [document.text for document in corpus.held_out_documents()]
+    assert [row.label for row in found.rows] == list(corpus.held_out["labels"])

@@ -180,7 +180,7 @@ def test_decisions_are_compared_on_the_development_rows_of_the_run(tmp_path, unm
     assert limbeck.export(run, "onnx", output=tmp_path / "float32").export.development is None
 
 
-def test_decisions_are_compared_on_rows_that_the_run_held_out(tmp_path, unmeasured):
+def test_decisions_are_compared_on_rows_that_the_run_held_out(tmp_path, unmeasured, capsys):
     recipe = mrpc_recipe(tmp_path)
     names = sorted(TASKS["mrpc"].labels)
     rows = [(f"{name} {number} of the table", name) for number in range(20) for name in names]
@@ -191,6 +191,12 @@ def test_decisions_are_compared_on_rows_that_the_run_held_out(tmp_path, unmeasur
     held_out = run.metrics["task"]["rows"]
     assert exported.export.development.texts == held_out > 0
     assert f"On {held_out} held-out rows of the run, decisions equal to the source's" in str(exported)
+
+    # Of other rows, others would be held out, which the student may have been trained on.
+    write_table(table, ("text", "label"), rows[5:])
+    exported = limbeck.export(run, "onnx-int8", output=tmp_path / "changed", console=Console())
+    assert exported.export.development is None
+    assert "its rows are not those that the student was trained on" in capsys.readouterr().out
 
 
 def test_rows_that_cannot_be_read_are_told_and_the_export_goes_on(tmp_path, unmeasured, capsys):

@@ -16,11 +16,11 @@ from limbeck.api.progress import progress_console
 from limbeck.api.requests import export as requests
 from limbeck.api.requests.values import optional_path
 from limbeck.api.results import Pushed
-from limbeck.core import exports
+from limbeck.core import exports, records
 from limbeck.core.blocks import Block
 from limbeck.core.paths import RECIPE, STUDENT, run_of_student
 from limbeck.core.progress_bars import ProgressBar, activity, line_by_line, print_plain
-from limbeck.errors import LimbeckError, RecipeError
+from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.export.request import ExportRequest, check_output
 from limbeck.training.run_checkpoints import RunCheckpoint
 
@@ -173,10 +173,28 @@ def _held_out_texts(student: str, console: Console) -> "list[Text]":
             return []
         with activity(console, "reading held-out rows"):
             kind = KINDS[stage.corpus.task]
-            return texts_of_rows(read_held_out_rows(stage.corpus, kind), kind, MOST_TEXTS)
+            held_out = read_held_out_rows(stage.corpus, kind)
+        # Of other rows, others are held out, and the student may have been trained on these.
+        if _were_changed(held_out.content, run):
+            raise CorpusError("its rows are not those that the student was trained on.")
+        return texts_of_rows(held_out.rows, kind, MOST_TEXTS)
     except LimbeckError as error:
         print_plain(console, f"The run's held-out rows are not compared on: {error}", "yellow")
     return []
+
+
+def _were_changed(content: list[str], run: Path) -> bool:
+    """Return whether rows are not those of a run, whose record may be too old to tell.
+
+    Args:
+        content: Hashes of the rows as they are now.
+        run: The run's folder.
+    """
+    corpus = records.load(records.Run, run).corpus or records.CorpusText()
+    contents = [view.content for view in corpus.views if view.content]
+    if not contents:
+        return False
+    return all(recorded[: len(content)] != content for recorded in contents)
 
 
 def _export_checkpoint(request: requests.ExportRequest, checkpoint: RunCheckpoint) -> ExportResult:
