@@ -95,7 +95,7 @@ def test_a_restart_runs_only_what_is_missing_of_the_same_evaluation(limbeck, dat
     assert (seeds_run(), seeds_run()) == ([1], [])
     stops.append(3)
     assert_one_line_error(
-        limbeck(*command, "--seeds", 3), 1, "1 of 2 cells are done", "run the same command again to continue"
+        limbeck(*command, "--seeds", 3), 1, "1 of 2 results are done", "run the same command again to continue"
     )
     assert [row["seed"] for row in rows_of(output)] == [1, 2]
     stops.clear()

@@ -144,14 +144,29 @@ def test_the_checkpoint_of_a_run_is_shown_where_its_heartbeat_names_none(tmp_pat
     assert "checkpoint: step 46" in limbeck.shown("status", folder)
 
 
-def test_a_dead_run_is_shown_with_the_command_that_continues_it(tmp_path, limbeck):
+def test_a_dead_run_is_shown_with_the_commands_that_continue_or_end_it(tmp_path, limbeck):
     folder = write_run(tmp_path / "my run", "running")
     done = limbeck("status", folder)
     assert done.returncode == 1
-    assert f"The run was killed. Continue with: limbeck distill --resume --output '{folder}'" in done.stdout
+    assert (
+        f"The run was killed. Continue with: limbeck distill --resume --output '{folder}'; or keep the student as it "
+        f"is, with: limbeck finish '{folder}'"
+    ) in done.stdout
     # A record that is damaged is told instead.
     (folder / RUN_RECORD).write_text('{"name": "to')
     assert "Continue with" not in limbeck("status", folder).stdout
+
+
+def test_a_dead_run_without_a_checkpoint_is_said_to_begin_again(tmp_path, limbeck):
+    folder = write_run(tmp_path / "run", "running")
+    (folder / HEARTBEAT).write_text(json.dumps({**TRAINING, "time": NOW.isoformat(), "checkpoint": None}))
+    begins_again = "No checkpoint was saved before, so it begins again with: limbeck distill --resume --output"
+    assert begins_again in limbeck("status", folder).stdout
+    # A run that was killed after its training has no checkpoint any more, and loses nothing.
+    stage = folder / "stages" / "1-vectors"
+    stage.mkdir(parents=True)
+    (stage / "stage.json").write_text("{}")
+    assert "The run was killed. Continue with: " in limbeck("status", folder).stdout
 
 
 @pytest.mark.parametrize(

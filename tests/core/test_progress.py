@@ -227,6 +227,24 @@ def test_a_long_step_does_not_make_the_time_left_rise(clock):
     ]
 
 
+def test_a_time_left_that_stays_a_little_longer_is_told_soon(clock):
+    stream = io.StringIO()
+    bar = ProgressBar(Console(file=stream), at_once=True)
+    # After a quick quarter each percent takes longer than one before it, so that every estimate is a little longer.
+    share = 0.0
+    bar(share, "scoring", Count(0, "texts"))
+    clock.now += 120
+    for number in range(8):
+        share = 0.25 + number / 200
+        bar(share, "scoring", Count(share * 1000, "texts"))
+        clock.now += 8
+    times_left = [line.split(", ")[-1].partition(" (")[0] for line in stream.getvalue().splitlines()[1:]]
+    assert times_left == [
+        "6.0 min left", "6.0 min left", "6.5 min left", "6.5 min left", "6.8 min left", "6.8 min left", "7.2 min left",
+        "7.2 min left",
+    ]  # fmt: skip
+
+
 def test_a_time_left_that_would_be_written_as_zero_is_left_out():
     assert TimeLeft(2.0, "{minutes:.1f} min left").after(0.0) == ""
     assert TimeLeft(4.0, "{minutes:.1f} min left").after(0.0) == "0.1 min left"

@@ -11,10 +11,10 @@ from limbeck.api.requests.distil import DistilRequest
 from limbeck.api.requests.finish import FinishRequest
 from limbeck.core import records
 from limbeck.core.folder_lock import is_locked
-from limbeck.core.paths import RUN_RECORD, STAGES, STUDENT
+from limbeck.core.paths import RUN_RECORD, STUDENT
 from limbeck.core.run_status import status_of
 from limbeck.errors import OutputError
-from limbeck.training.run_checkpoints import has_state
+from limbeck.training.run_checkpoints import has_saved
 
 
 def carry_out_finish(request: FinishRequest) -> RunResult:
@@ -58,8 +58,7 @@ def check_can_end(folder: Path) -> None:
     if status.status == "running" or is_locked(folder):
         process = f"process {status.pid} on {status.host}"
         raise OutputError(f"The run in '{folder}' is still going on ({process}); stop it with Ctrl-C first.")
-    stages = folder / STAGES
-    if not stages.is_dir() or not any(has_state(stage) for stage in stages.iterdir()):
+    if not has_saved(folder):
         raise OutputError(
             f"The run in '{folder}' has no checkpoint yet, so there is no student to keep; continue the training: "
             f"limbeck distill --resume --output {shlex.quote(str(folder))}"

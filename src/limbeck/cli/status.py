@@ -97,19 +97,25 @@ def _print_lines(run: RunStatus) -> None:
         print_line(one_line(run.stop))
     # A dead run could not record how it continues, as a run does that is stopped.
     if run.status == "dead" and run.problem is None:
-        print_line(f"The run was killed. {one_line(_way_to_continue(run.folder))}")
+        print_line(f"The run was killed. {one_line(_way_to_continue(run))}")
     if run.problem is not None:
         print_line(f"problem: {one_line(run.problem)}")
 
 
-def _way_to_continue(folder: Path) -> str:
+def _way_to_continue(run: RunStatus) -> str:
     """Return a sentence on how a dead run continues: by its own command, or by that of a comparison or a search."""
-    for folder_above in folder.absolute().parents:
+    from limbeck.training.run_checkpoints import has_saved
+
+    for folder_above in run.folder.absolute().parents:
         for record, work, its_command in _WORK_WITH_RUNS:
             if (folder_above / record).is_file():
                 place = shlex.quote(str(folder_above))
                 return f"It belongs to the {work} in {place}: run the same `{its_command}` command again to continue."
-    return f"Continue with: limbeck distill --resume --output {shlex.quote(str(folder))}"
+    place = shlex.quote(str(run.folder))
+    resume = f"limbeck distill --resume --output {place}"
+    if run.checkpoint is None and not has_saved(run.folder):
+        return f"No checkpoint was saved before, so it begins again with: {resume}"
+    return f"Continue with: {resume}; or keep the student as it is, with: limbeck finish {place}"
 
 
 def _print_table(runs: Sequence[RunStatus]) -> None:

@@ -38,6 +38,8 @@ _NOTEBOOK_CLOCK_SECONDS = 1.0
 """Seconds between two drawings of the bars in a notebook while nothing reports."""
 _LITTLE_LONGER = 1.2
 """An estimate of the time left that is less than this many times the one before is only a little longer."""
+_HELD_SECONDS = 15.0
+"""Seconds for which an estimate that is a little longer is not told."""
 _LETTERS_BESIDE = 30
 """Letters of a terminal's line for a short bar, the percentage and the clock, with the gaps between them."""
 _NOTEBOOK_WIDTH = 115
@@ -351,7 +353,8 @@ class Pace:
     Attributes:
         _first: The first count, and its time in seconds.
         _last: The last count. A smaller one, as of further work of the same activity, begins anew.
-        _last_seconds: The last estimate.
+        _last_seconds: The last estimate that was told.
+        _told_at: The time since which it is told.
     """
 
     def __init__(self, work: str = "") -> None:
@@ -359,12 +362,13 @@ class Pace:
         self._first = (0.0, 0.0)
         self._last: float | None = None
         self._last_seconds = math.inf
+        self._told_at = 0.0
 
     def time_left(self, done: float, total: float) -> TimeLeft | None:
         """Return the estimate after a count; None where it is unknown, as after the first count.
 
-        An estimate that is a little longer than the one before, as on a busy machine, is not told: the time left would
-        go up and down.
+        An estimate that is a little longer than the one before, as on a busy machine, is not told at once: the time left
+        would go up and down. If it stays longer, it is told, since a time left that stands still is wrong too.
         """
         now = time.monotonic()
         if self._last is None or done < self._last:
@@ -375,9 +379,12 @@ class Pace:
         if done == first_count or done >= total:
             return None
         seconds = (now - began) * (total - done) / (done - first_count)
-        if seconds < _LITTLE_LONGER * self._last_seconds:
-            seconds = min(seconds, self._last_seconds)
-        self._last_seconds = seconds
+        is_little_longer = self._last_seconds <= seconds < _LITTLE_LONGER * self._last_seconds
+        if is_little_longer and now - self._told_at < _HELD_SECONDS:
+            seconds = self._last_seconds
+        else:
+            self._last_seconds = seconds
+            self._told_at = now
         # These words are short, so that a terminal of 80 columns has room for the clock too.
         form = "{seconds:.0f} s left" if seconds < 60 else "{minutes:.1f} min left"
         return TimeLeft(seconds, form + self._work, is_counted_down=False)

@@ -48,6 +48,10 @@ def longest_input(model: nn.Module) -> int | None:
     return None
 
 
+_TOKENS_ON_CPU = 4096
+"""Most tokens of a batch on a CPU, where larger batches are not faster, and progress comes between two batches."""
+
+
 class Batch(NamedTuple):
     """A padded batch.
 
@@ -77,7 +81,7 @@ def batches(
         rows: Token ids, none empty.
         tokenizer: For the padding id; padding is masked, so that any id will do for a tokenizer without one.
         device: Where the inputs go.
-        batch_size: Rows a batch.
+        batch_size: Most rows of a batch. On a CPU a batch of long rows has fewer.
         report: Receives the share of tokens that are done.
         what: The name of the step in progress reports.
     """
@@ -87,8 +91,14 @@ def batches(
     padding_id = tokenizer.pad_token_id or 0
     longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
     report(0.0, what, Count(0, "tokens", total))
-    for first in range(0, len(rows), batch_size):
-        row_numbers = longest_first[first : first + batch_size]
+    first = 0
+    while first < len(rows):
+        rows_of_batch = batch_size
+        if device.type == "cpu":
+            length_of_batch = len(rows[longest_first[first]])
+            rows_of_batch = min(batch_size, max(1, _TOKENS_ON_CPU // length_of_batch))
+        row_numbers = longest_first[first : first + rows_of_batch]
+        first += rows_of_batch
         ids = [torch.tensor(rows[number], dtype=torch.long) for number in row_numbers]
         ones = [torch.ones_like(row) for row in ids]
         # [B, L] each, padded on the right.

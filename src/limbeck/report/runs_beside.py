@@ -59,7 +59,7 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     training = _facts_table("Training of the runs", training_facts)
     yield training.with_words("Teacher", "Student", "Methods")
     yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
-    yield from _quality_tables([(title, _quality_facts(run)) for title, run in runs])
+    yield from _quality_blocks(runs)
     if _were_measured_differently(runs):
         yield Notes(
             (
@@ -69,14 +69,19 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
         )
 
 
-def _quality_tables(titled_facts: TitledFacts) -> Iterator[Table]:
+def _quality_blocks(runs: TitledRuns) -> Iterator[Block]:
     """Lay out the quality of runs: a table for all runs that share a figure, so that a row is not all dashes.
 
-    Runs without any figure stand last in the first table.
+    Runs without any figure have no table; a note names them.
     """
     groups: list[list[tuple[str, Mapping[str, AnyCell]]]] = []
-    for title, facts in sorted(titled_facts, key=_has_no_facts):
-        group = next((group for group in groups if not facts or _shares_a_name(facts, group)), None)
+    without_figure = []
+    for title, run in runs:
+        facts = _quality_facts(run)
+        if not facts:
+            without_figure.append(f"{title} ({reason_without_quality(run)})")
+            continue
+        group = next((group for group in groups if _shares_a_name(facts, group)), None)
         if group is None:
             group = []
             groups.append(group)
@@ -86,11 +91,8 @@ def _quality_tables(titled_facts: TitledFacts) -> Iterator[Table]:
         if len(groups) > 1:
             caption += f": {', '.join(title for title, _ in group)}"
         yield _facts_table(caption, group)
-
-
-def _has_no_facts(titled: tuple[str, Mapping[str, AnyCell]]) -> bool:
-    _, facts = titled
-    return not facts
+    if without_figure:
+        yield Notes((f"Without a figure of quality: {'; '.join(without_figure)}.",))
 
 
 def _shares_a_name(facts: Mapping[str, AnyCell], titled_facts: TitledFacts) -> bool:

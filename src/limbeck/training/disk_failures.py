@@ -9,10 +9,9 @@ from pickle import UnpicklingError
 
 from safetensors import SafetensorError
 
-from limbeck.core import paths
 from limbeck.core.disk_space import free_bytes, megabytes
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training.run_checkpoints import has_state
+from limbeck.training.run_checkpoints import has_saved
 
 # No space, over quota, file too large, device error, read-only file system, stale handle of a network disk.
 _DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
@@ -98,17 +97,3 @@ def _way_out(folder: Path) -> str:
         f"{room}. Nothing of the training was saved before; make room or repair the disk, and begin again with the "
         "same command and --resume."
     )
-
-
-def has_saved(folder: Path) -> bool:
-    """Whether a run has a checkpoint or a finished stage.
-
-    Args:
-        folder: The run's folder, or that of a stage.
-    """
-    stages = folder / paths.STAGES
-    if folder.parent.name == paths.STAGES:
-        stages = folder.parent
-    if not stages.is_dir():
-        return False
-    return any(has_state(stage) for stage in stages.iterdir())

@@ -18,7 +18,6 @@ from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.student_head import describe_missing_head
 from limbeck.training.changed_steps import steps_changes
-from limbeck.training.disk_failures import has_saved
 from limbeck.training.endings import endings_recorded
 from limbeck.training.evaluation import describe_comparison, evaluate_student
 from limbeck.training.extended_stages import judge_changes
@@ -27,6 +26,7 @@ from limbeck.training.measured_steps import with_measured_steps
 from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run
+from limbeck.training.run_checkpoints import has_saved
 from limbeck.training.warn import warn
 
 

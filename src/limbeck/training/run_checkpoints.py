@@ -60,6 +60,18 @@ def has_state(stage_folder: Path) -> bool:
     return any(_CHECKPOINT_NAME.match(folder.name) for folder in _subfolders(stage_folder))
 
 
+def has_saved(folder: Path) -> bool:
+    """Whether a run has a checkpoint or a finished stage.
+
+    Args:
+        folder: The run's folder, or that of a stage.
+    """
+    stages = folder / paths.STAGES
+    if folder.parent.name == paths.STAGES:
+        stages = folder.parent
+    return any(has_state(stage) for stage in _subfolders(stages))
+
+
 def _subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder; none where it does not exist."""
     if not folder.is_dir():

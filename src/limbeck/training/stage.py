@@ -39,6 +39,7 @@ from limbeck.training.seals import file_facts
 from limbeck.training.signals import InterruptSaver, MeasurementLeftError
 from limbeck.training.slower_steps import SlowerSteps
 from limbeck.training.stage_rows import stage_rows
+from limbeck.training.timed_checkpoints import TimedCheckpoints, saves_by_time
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.training_facts import precision, training_facts, warn_of_differences
 from limbeck.training.warn import warn
@@ -133,6 +134,8 @@ class StageTraining:
         own_callbacks: list[TrainerCallback] = [self.interrupt, progress, LiveLog(folder)]
         if scores is not None:
             own_callbacks.append(scores)
+        if saves_by_time(plan.spec.training):
+            own_callbacks.append(TimedCheckpoints())
         self.trainer = DistillationTrainer(
             self.module,
             policy=plan.spec.guard,

@@ -297,28 +297,29 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
     lines: list[tuple[float, str, Any]] = []
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5, "epoch 1 of 2", Count(5, "steps")))
-    progress.finish_cell(trainings[0], "accuracy 0.853")
+    progress.finish_cell(trainings[0], "m, t: accuracy 0.853")
     progress.advance(trainings[1], ShareDone(0.5, "", Count(3, "steps")))
     assert [(share, count) for share, _, count in lines] == [
         (0.25, Count(5, "steps")), (0.5, Count(5, "steps")), (0.75, Count(8, "steps")),
     ]  # fmt: skip
     described = trainings[0].describe()
     assert [line for _, line, _ in lines] == [
-        f"cell 1 of 2: {described}: epoch 1 of 2",
-        "1 of 2 cells done (the last cell: accuracy 0.853)",
-        f"cell 2 of 2: {described} (the last cell: accuracy 0.853)",
+        f"result 1 of 2: {described}: epoch 1 of 2",
+        "1 of 2 results done (the last result: m, t: accuracy 0.853)",
+        f"result 2 of 2: {described} (the last result: m, t: accuracy 0.853)",
     ]
     # Rows that are scored behind the steps have no rate of steps.
     progress.advance(trainings[1], ShareDone(0.9, "scoring 5 of 9 rows of t"))
     assert lines[-1][0] == pytest.approx(0.95) and lines[-1][2] is None
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5))
-    assert lines[-1][2] == Count(0.5, "cells"), "an evaluator that counts nothing"
+    assert lines[-1][2] == Count(0.5, "results"), "an evaluator that counts nothing"
 
 
 def test_a_line_has_one_score_of_a_cell():
     scores = {"test": {"matthews": None, "spearman": 0.805, "pearson": 0.839}, "test@256": {"spearman": 0.7}}
-    assert describe_score(EvaluationCell.model_construct(scores=scores)) == "spearman 0.805"
+    row = EvaluationCell.model_construct(model="m", task="t", scores=scores)
+    assert describe_score(row) == "m, t: spearman 0.805"
     assert describe_score(EvaluationCell.model_construct(scores={})) == ""
 
 

@@ -53,9 +53,9 @@ class GridProgress:
         self._report_share(training, done.share, line, with_count=not is_scored)
 
     def _name_of(self, training: SharedTraining) -> str:
-        """Return the name of a training that goes on, with the number of its cell."""
+        """Return the name of a training that goes on, with the number of its cell, which users know as a result."""
         if self.count > 1:
-            return f"cell {self.ended + 1} of {self.count}: {training.describe()}"
+            return f"result {self.ended + 1} of {self.count}: {training.describe()}"
         # A single cell is told by its task, so that a terminal has room for its epoch and its loss.
         [ready] = training.cells.values()
         return ready.cell.task
@@ -69,9 +69,9 @@ class GridProgress:
         """
         self.ended += 1
         self._cells_left[training.id] -= 1
-        self._last_score = f"the last cell: {score}" if score else ""
+        self._last_score = f"the last result: {score}" if score else ""
         if self._cells_left[training.id] == 0:
-            line = f"{self.ended} of {self.count} cells done"
+            line = f"{self.ended} of {self.count} results done"
             if self._last_score:
                 line += f" ({self._last_score})"
             self._report_share(training, 1.0, line)
@@ -107,7 +107,7 @@ class GridProgress:
         counts = self._count_by_training.values()
         units = {count.unit for count in counts}
         if not units:
-            return Count(self.count * share_of_all, "cells")
+            return Count(self.count * share_of_all, "results")
         if len(units) > 1:
             return None
         [unit] = units
@@ -115,9 +115,9 @@ class GridProgress:
 
 
 def describe_score(row: EvaluationCell) -> str:
-    """Return the first score of a finished cell in words, such as "accuracy 0.853"; empty without any."""
+    """Return the first score of a finished cell in words: "my-student, mrpc: accuracy 0.853"; empty without any."""
     for scores in row.scores.values():
         for metric, value in scores.items():
             if value is not None:
-                return f"{metric} {value:.3f}"
+                return f"{row.model}, {row.task}: {metric} {value:.3f}"
     return ""
