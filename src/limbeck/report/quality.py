@@ -158,10 +158,14 @@ class Row:
             return self._speedup_words()
         return self._ratio_words()
 
+    @property
+    def speed(self) -> str:
+        """The speedup in words: `1.50x faster`; a dash where it is not known or not reliable."""
+        return NOTHING if self.speedup is None else speed_words(self.speedup)
+
     def _speedup_words(self) -> str:
         """Write the speedup and its caution: `1.50x faster; busy machine`."""
-        words = NOTHING if self.speedup is None else speed_words(self.speedup)
-        return f"{words}; {self.caution}" if self.caution else words
+        return f"{self.speed}; {self.caution}" if self.caution else self.speed
 
     def _ratio_words(self) -> str:
         """Compare two sizes: `1.50x smaller`, `1.50x larger`, `same`."""

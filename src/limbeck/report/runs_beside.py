@@ -173,7 +173,7 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
         if row.unit == "milliseconds":
             # Latencies of several runs were measured at different times, when the machine may have been more or less
             # busy. The speedup over the teacher, which was measured beside the student, can be compared.
-            facts[label.replace(", ms", "")] = cells.change
+            facts[label.replace(", ms", "")] = Cell(row.speed, detail=row.caution)
         elif row.unit in _SIZE_UNITS:
             facts[label] = Cell(cells.student, detail=cells.change)
     return facts
