@@ -25,12 +25,18 @@ HELD_OUT = {
 WARNING = "The student gives every row of stage 'one' the same answer, so its scores are meaningless."
 
 
-def test_agreement_on_held_out_rows(copied, page_of):
-    page = page_of(copied(edit={"evaluation": {"task": HELD_OUT | {"only_answer": True}}}))
-    label = "agreement on rows the teacher may have been trained on"
-    detail = "0.700 is meaningless, since all rows get one answer"
+def test_the_figure_of_held_out_rows(copied, page_of):
+    task = HELD_OUT | {"only_answer": True}
+    page = page_of(copied(edit={"evaluation": {"task": task}}))
+    label = "accuracy on rows the teacher may have been trained on"
+    detail = "0.600 is meaningless, since all rows get one answer"
     assert page.parts[0].highlights[0] == Highlight("–", label, detail)
     assert WARNING in page.warnings()
+
+    without_labels = page_of(copied(name="unlabelled", edit={"evaluation": {"task": task | {"labelled": False}}}))
+    label = "agreement with the teacher on held-out rows without labels"
+    detail = "0.700 is meaningless, since all rows get one answer"
+    assert without_labels.parts[0].highlights[0] == Highlight("–", label, detail)
 
 
 def test_rows_of_the_table_of_teacher_and_student():

@@ -37,13 +37,29 @@ def test_the_interval_of_an_agreement_is_that_of_its_own_metric(copied, metric, 
     assert (quality_of(run).interval is not None) == has_interval
 
 
+def test_held_out_rows_with_labels_are_judged_by_them_beside_the_teacher_and_the_guesser(copied, page_of):
+    task = {"task": "classification", "metric": "accuracy", "rows": 400, "agreement": 0.93, "student": 0.8}
+    task |= {"teacher": 0.9, "start": {"accuracy": 0.7}, "start_agreement": 0.6, "chance": {"accuracy": 0.52}}
+    start = {"summary": "Starts from teacher layers 1, 3."}
+    page = page_of(copied(edit={"evaluation": {"task": task, "start": start}}))
+    first, second = page.parts[0].highlights[:2]
+    assert (first.value, first.label) == ("0.800", "accuracy on rows the teacher may have been trained on")
+    assert first.detail == (
+        "95 %: 0.758 to 0.836, over 400 rows; the teacher has 0.900; an untrained start has 0.700; the most frequent "
+        "class has 0.520"
+    )
+    # The teacher's score may be that of rows it knows, so that there is no share of it.
+    assert "of the teacher's" not in second.label
+
+
 def test_an_agreement_of_words_has_the_interval_of_its_record(copied):
     task = {"task": "token_classification", "metric": "f1_entity", "rows": 500, "agreement": 0.933, "student": 0.706}
     task |= {"start": {"f1_entity": 0.699}, "start_agreement": 0.924}
     task |= {"agreement_interval": [0.921, 0.944], "intervals": {"f1_entity": [0.688, 0.722]}}
     evaluation_of_run = {"task": task, "start": {"summary": "Starts from teacher layers 1, 3."}}
     [run] = collect([copied(edit={"evaluation": evaluation_of_run})])
-    assert quality_of(run).interval == (0.921, 0.944)
+    # The run is judged by the labels, and the agreement of its table has an interval of its own.
+    assert quality_of(run).interval == (0.688, 0.722)
     text = comparison_markdown(evaluation_of_run)
     assert "| 0.933 | 95 %: 0.921 to 0.944 |" in text and "95 %: 0.688 to 0.722" in text
     assert (

@@ -23,6 +23,7 @@ from limbeck.report.reliable import (
     chance_of,
     has_share,
     interval_of_agreement,
+    interval_of_held_out_score,
     is_reliable_agreement,
     is_reliable_retrieval,
     is_unsteady,
@@ -111,9 +112,9 @@ class Quality:
 def quality_of(run: RunFolder) -> Quality | None:
     """Return the figure that a run is judged by; None where nothing reliable was measured.
 
-    It is the first of these that was measured: a score on development rows, agreement with the teacher on rows held out
-    from a task's training files, retrieval, agreement of the sentence vectors. Of the last two, a figure that is not
-    reliable is passed over; see `limbeck.report.reliable`.
+    It is the first of these that was measured: a score on development rows, a score on rows held out from a task's
+    training files or the agreement with the teacher on them, retrieval, agreement of the sentence vectors. Of the last
+    two, a figure that is not reliable is passed over; see `limbeck.report.reliable`.
     """
     evaluation = run.record.evaluation or records.RunEvaluation()
     start = evaluation.start or records.UntrainedStart()
@@ -124,6 +125,9 @@ def quality_of(run: RunFolder) -> Quality | None:
 
     task = evaluation.task
     if task is not None and task.metric and task.agreement is not None:
+        # The labels are nearer to the student's use than the answers of the teacher.
+        if task.student is not None and task.labelled is not False:
+            return _labelled_quality(task, task.metric, task.student, start)
         return _task_quality(task, task.agreement, start)
 
     retrieval = evaluation.student.retrieval
@@ -227,18 +231,52 @@ def _development_quality(scores: records.DevelopmentFigures, value: float, start
         start_name=start.name,
         over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
-        guesser=_guesser_beside(scores),
+        guesser=_guesser_words(scores.metric, scores.kind, chance_of(scores, scores.metric)),
         metric=metric,
     )
 
 
-def _guesser_beside(scores: records.DevelopmentFigures) -> str:
-    """Return the guesser beside a student's main score with its own score; empty where there is none."""
-    guesser = guesser_of(scores.metric, scores.kind)
-    chance = chance_of(scores, scores.metric)
-    if guesser is None or chance <= 0:
+def _guesser_words(metric: str, kind: str | None, chance: float | None) -> str:
+    """Return the guesser beside a student's main score with its own score; empty where there is none.
+
+    Args:
+        metric: The main metric.
+        kind: The kind of the task.
+        chance: The score of the guesser; None where it is not known.
+    """
+    guesser = guesser_of(metric, kind)
+    if guesser is None or chance is None or chance <= 0:
         return ""
     return f"{with_article(guesser)} has {rounded(chance, 3)}"
+
+
+def _labelled_quality(
+    task: records.TaskFigures, metric: str, value: float, start: records.UntrainedStart
+) -> Quality:
+    """Return the student's main score by the labels of rows held out from the training files.
+
+    The teacher may have been trained on these rows, so there is no share of its score.
+
+    Args:
+        task: The figures on these rows.
+        metric: Their main metric.
+        value: The student's score by it.
+        start: The start.
+    """
+    label = f"{metric_name(metric)} on rows the teacher may have been trained on"
+    if task.only_answer:
+        return Quality(label, value, caution=MEANINGLESS)
+    return Quality(
+        label,
+        value,
+        teacher=task.teacher,
+        interval=interval_of_held_out_score(value, metric, task),
+        over=counted_rows(task.rows or 0, task.queries),
+        start=task.start.get(metric),
+        start_name=start.name,
+        has_share=False,
+        guesser=_guesser_words(metric, task.task, task.chance.get(metric)),
+    )
 
 
 def _task_quality(task: records.TaskFigures, agreement: float, start: records.UntrainedStart) -> Quality:
@@ -346,6 +384,9 @@ def _quality_highlight(quality: Quality) -> Highlight:
     details = []
     if quality.interval is not None:
         details.append(f"95 %: {interval(quality.interval, digits=3)}, over {quality.over}")
+    # Behind a share, the teacher's value has a figure of its own; see `run_highlights`.
+    if quality.share is None and quality.teacher is not None and not quality.is_agreement:
+        details.append(f"the teacher has {rounded(quality.teacher, 3)}")
     if quality.start_words:
         details.append(quality.start_words)
     if quality.guesser:
