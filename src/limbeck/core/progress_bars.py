@@ -367,8 +367,8 @@ class Pace:
     def time_left(self, done: float, total: float) -> TimeLeft | None:
         """Return the estimate after a count; None where it is unknown, as after the first count.
 
-        An estimate that is a little longer than the one before, as on a busy machine, is not told at once: the time left
-        would go up and down. If it stays longer, it is told, since a time left that stands still is wrong too.
+        An estimate that is a little longer than the one before, as on a busy machine, is not told at once: the time
+        left would go up and down. If it stays longer, it is told, since a time left that stands still is wrong too.
         """
         now = time.monotonic()
         if self._last is None or done < self._last:
@@ -446,15 +446,18 @@ class ProgressBar(Bars):
         amount = self._rate.per_time(count, time.monotonic())
         if self._in_parts and count is not None and count.total is not None:
             amount = amount_of(int(count.done), int(count.total), count.unit)
-        if self._is_new_work(share, count):
-            self._pace = self._new_pace()
-            if self._is_even:
-                self.bars.reset(self._task, total=1.0)
-        self._share = share
-        self._count = count or self._count
         # On a narrow terminal the step and the clock matter more than the amount.
         has_room = len(what) + len(amount) + _LETTERS_BESIDE <= self.console.width
-        self.bars.update(self._task, completed=share, description=what, rate=amount if has_room else "")
+        shown_amount = amount if has_room else ""
+        is_new_work = self._is_new_work(share, count)
+        if is_new_work:
+            self._pace = self._new_pace()
+        if is_new_work and self._is_even:
+            # The clock begins anew, in the same drawing as the other columns.
+            self.bars.reset(self._task, total=1.0, completed=0, description=what, rate=shown_amount)
+        self._share = share
+        self._count = count or self._count
+        self.bars.update(self._task, completed=share, description=what, rate=shown_amount)
         # `_StandardError` has stopped the bar if another library had something to show.
         if self.console.is_terminal:
             self.bars.start()

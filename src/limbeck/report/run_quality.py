@@ -250,9 +250,7 @@ def _guesser_words(metric: str, kind: str | None, chance: float | None) -> str:
     return f"{with_article(guesser)} has {rounded(chance, 3)}"
 
 
-def _labelled_quality(
-    task: records.TaskFigures, metric: str, value: float, start: records.UntrainedStart
-) -> Quality:
+def _labelled_quality(task: records.TaskFigures, metric: str, value: float, start: records.UntrainedStart) -> Quality:
     """Return the student's main score by the labels of rows held out from the training files.
 
     The teacher may have been trained on these rows, so there is no share of its score.

@@ -41,11 +41,12 @@ class SlowerSteps(TrainerCallback):
             return
         seconds_a_step = self._seconds_of_steps() / state.global_step
         seconds_of_stage = seconds_a_step * state.max_steps
-        if seconds_of_stage < _TOLD_FROM * 60 * self._measured.max_minutes:
+        seconds_asked_for = 60 * self._measured.max_minutes
+        if seconds_of_stage < _TOLD_FROM * seconds_asked_for:
             return
         self._was_told = True
         self._warn(
             f"  A step takes {seconds_a_step:.3g} s now, and took {self._measured.seconds_per_step:.3g} s as the stage "
-            f"began. So the training takes about {duration(seconds_of_stage)}, not {self._measured.max_minutes:g} min. "
+            f"began. So the training takes about {duration(seconds_of_stage)}, not {duration(seconds_asked_for)}. "
             "To end it earlier, press Ctrl-C; `limbeck finish` then keeps the student."
         )
