@@ -26,7 +26,7 @@ def saves_by_time(training: Mapping[str, Any]) -> bool:
     """
     is_left_to_limbeck = "save_steps" not in training and "save_strategy" not in training
     # Without a limit every checkpoint is kept, and the recipe means those of its steps alone.
-    keeps_all = (DEFAULTS | training)["save_total_limit"] is None
+    keeps_all = training.get("save_total_limit", DEFAULTS["save_total_limit"]) is None
     return is_left_to_limbeck and not keeps_all
 
 
