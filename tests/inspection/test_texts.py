@@ -1,6 +1,7 @@
 """Texts come from a file, spread over it, or along with limbeck; unreadable files say so."""
 
 import pytest
+import torch
 
 from limbeck.corpus.files.small_files import read_texts as read_first_texts
 from limbeck.errors import CorpusError
@@ -56,3 +57,14 @@ def test_batches_hold_every_row_once_and_say_where_they_are():
         assert batch.valid.sum(1).tolist() == [len(rows[row]) for row in batch.rows]
     assert [count for *_, count in told] == [(done, "tokens", 21) for done in (0, 13, 20, 21)]
     assert [round(share, 3) for share, *_ in told] == [round(done / 21, 3) for done in (0, 13, 20, 21)]
+
+
+def test_long_rows_come_in_smaller_batches_on_a_cpu(monkeypatch):
+    monkeypatch.setattr("limbeck.models.inference._TOKENS_ON_CPU", 20)
+    subject = tiny_subject()
+    lengths = (25, 10, 9, 8, 7, 6, 5, 4, 3, 2)
+    rows = [[5] * length for length in lengths]
+    found = list(batches(rows, subject.tokenizer, device=torch.device("cpu"), batch_size=4))
+    # A row that is longer than the limit has a batch of its own, and short rows are limited by the batch size.
+    assert [batch.rows for batch in found] == [[0], [1, 2], [3, 4], [5, 6, 7], [8, 9]]
+    assert all(batch.valid.numel() <= 20 for batch in found[1:])
