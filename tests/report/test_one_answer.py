@@ -28,7 +28,7 @@ WARNING = "The student gives every row of stage 'one' the same answer, so its sc
 def test_the_figure_of_held_out_rows(copied, page_of):
     task = HELD_OUT | {"only_answer": True}
     page = page_of(copied(edit={"evaluation": {"task": task}}))
-    label = "accuracy on rows the teacher may have been trained on"
+    label = "accuracy on held-out rows (the teacher may have been trained on them)"
     detail = "0.600 is meaningless, since all rows get one answer"
     assert page.parts[0].highlights[0] == Highlight("–", label, detail)
     assert WARNING in page.warnings()

@@ -5,7 +5,9 @@ import copy
 import pytest
 
 from limbeck.core.blocks import Figure, Table
+from limbeck.core.records import RunEvaluation
 from limbeck.report.collect import collect
+from limbeck.report.gains import gain_sentences, has_clear_loss
 from limbeck.report.quality import comparison_markdown
 from limbeck.report.run import run_summary
 from limbeck.report.run_quality import quality_of
@@ -43,7 +45,7 @@ def test_held_out_rows_with_labels_are_judged_by_them_beside_the_teacher_and_the
     start = {"summary": "Starts from teacher layers 1, 3."}
     page = page_of(copied(edit={"evaluation": {"task": task, "start": start}}))
     first, second = page.parts[0].highlights[:2]
-    assert (first.value, first.label) == ("0.800", "accuracy on rows the teacher may have been trained on")
+    assert (first.value, first.label) == ("0.800", "accuracy on held-out rows (the teacher may have been trained on them)")
     assert first.detail == (
         "95 %: 0.758 to 0.836, over 400 rows; the teacher has 0.900; an untrained start has 0.700; the most frequent "
         "class has 0.520"
@@ -63,9 +65,33 @@ def test_an_agreement_of_words_has_the_interval_of_its_record(copied):
     text = comparison_markdown(evaluation_of_run)
     assert "| 0.933 | 95 %: 0.921 to 0.944 |" in text and "95 %: 0.688 to 0.722" in text
     assert (
-        "The training changed little. The training did not clearly improve the agreement with the teacher on held-out "
-        "rows: 0.933 is not clearly above the untrained start's 0.924."
+        "The training changed little. The training did not clearly improve the entity F1 on held-out rows: 0.706 is "
+        "not clearly above the untrained start's 0.699. The training did not clearly improve the agreement with the "
+        "teacher on held-out rows: 0.933 is not clearly above the untrained start's 0.924."
     ) in text
+
+
+def test_a_clear_loss_by_the_labels_is_told_whatever_the_agreement_gained():
+    task = {"task": "classification", "metric": "accuracy", "rows": 400, "agreement": 0.93, "student": 0.55}
+    task |= {"start": {"accuracy": 0.7}, "start_agreement": 0.6}
+    evaluation_of_run = RunEvaluation.read({"task": task, "start": {"summary": "Starts from teacher layers 1, 3."}})
+    loss, gained = gain_sentences(evaluation_of_run)
+    assert loss == "The training made the accuracy on held-out rows worse: 0.550 is below the untrained start's 0.700."
+    assert gained.startswith("The training improved the agreement with the teacher on held-out rows: 0.930")
+    assert has_clear_loss(evaluation_of_run)
+
+
+def test_rows_of_a_task_that_the_teacher_does_not_have_are_judged_by_their_labels_alone(copied):
+    task = {"task": "classification", "metric": "accuracy", "rows": 400, "student": 0.8}
+    places = {"first": ["a.csv"], "second": ["b.csv"]}
+    edits = {name: {"evaluation": {"task": task}, "corpus.sources": sources} for name, sources in places.items()}
+    runs = collect([copied(name=name, edit=edit) for name, edit in edits.items()])
+    assert quality_of(runs[0]).label == "accuracy on held-out rows"
+    on_same_rows = [(f"run {number}", runs[0]) for number in range(4)]
+    assert any(isinstance(block, Figure) for block in run_blocks(on_same_rows))
+    # Without a teacher's value, other files are other rows, which have no common axis.
+    on_other_rows = [*on_same_rows, ("other", runs[1])]
+    assert not any(isinstance(block, Figure) for block in run_blocks(on_other_rows))
 
 
 def test_runs_that_share_no_figure_have_tables_of_their_own(copied):

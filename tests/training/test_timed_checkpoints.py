@@ -1,7 +1,9 @@
 """Checkpoints by time: at which steps they are saved, and that a killed run of few steps continues from one."""
 
+import random
 import signal
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,39 +18,62 @@ from tests.support.training import assert_ends_like, assert_equal, at_step, else
 from tests.training.conftest import make_recipe
 
 
-def steps_saved(monkeypatch, *, steps, seconds_a_step, first_step=0, first_seconds=None):
-    """The steps at which a checkpoint is asked for, of a training whose clock moves by these times."""
+def steps_saved(monkeypatch, seconds_of_steps, *, first_step=0):
+    """The steps at which a checkpoint is asked for, of a training whose steps take these seconds; and the looks."""
     clock = SimpleNamespace(now=100.0)
+    looks = []
+
+    def look(answers):
+        looks.append(clock.now)
+        return answers
+
     monkeypatch.setattr(timed_checkpoints.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(timed_checkpoints, "broadcast", look)
     callback = TimedCheckpoints()
     callback.on_train_begin(None, TrainerState(global_step=first_step), TrainerControl())
     saved = []
-    for step in range(first_step + 1, steps + 1):
-        is_first = step == first_step + 1
-        clock.now += first_seconds if is_first and first_seconds is not None else seconds_a_step
+    for step, seconds in enumerate(seconds_of_steps, start=first_step + 1):
+        clock.now += seconds
         control = TrainerControl()
         callback.on_step_end(None, TrainerState(global_step=step), control)
         if control.should_save:
             saved.append(step)
             callback.on_save(None, TrainerState(global_step=step), control)
-    return saved
+    return saved, looks
 
 
 @pytest.mark.parametrize(
-    ("options", "saved"),
+    ("seconds_of_steps", "options", "saved"),
     [
-        ({"steps": 149, "seconds_a_step": 4.0}, [75]),
+        ([4.0] * 149, {}, [75]),
         # A run that continues counts from its checkpoint.
-        ({"steps": 149, "seconds_a_step": 4.0, "first_step": 10}, [85]),
-        # Kernels are compiled in the first step, which is none of the pace.
-        ({"steps": 149, "seconds_a_step": 4.0, "first_seconds": 60.0}, [61, 136]),
-        ({"steps": 2000, "seconds_a_step": 0.1}, []),
+        ([4.0] * 139, {"first_step": 10}, [85]),
+        # Kernels are compiled in the first step.
+        ([60.0] + [4.0] * 148, {}, [61, 136]),
+        ([0.1] * 2000, {}, []),
         # Steps beyond all measure.
-        ({"steps": 9, "seconds_a_step": 400.0}, [4, 8]),
+        ([400.0] * 3, {}, [1, 2, 3]),
     ],
 )
-def test_a_checkpoint_is_saved_about_every_five_minutes(monkeypatch, options, saved):
-    assert steps_saved(monkeypatch, **options) == saved
+def test_a_checkpoint_is_saved_about_every_five_minutes(monkeypatch, seconds_of_steps, options, saved):
+    assert steps_saved(monkeypatch, seconds_of_steps, **options)[0] == saved
+
+
+def test_steps_of_very_different_times_do_not_delay_a_checkpoint(monkeypatch):
+    # Batches of short and of long texts, which become slower for good at step 300, as with a schedule of lengths.
+    draw = random.Random(5)
+    seconds = [draw.choice((0.05, 0.5, 4.0)) for _ in range(300)] + [draw.choice((2.0, 20.0)) for _ in range(300)]
+    saved, looks = steps_saved(monkeypatch, seconds)
+    times = [0.0, *(sum(seconds[:step]) for step in saved)]
+    between = [second - first for first, second in pairwise(times)]
+    assert 290 < min(between)
+    assert max(between) < 400
+    assert len(looks) < len(seconds)
+
+
+def test_quick_steps_are_hardly_ever_looked_at(monkeypatch):
+    _, looks = steps_saved(monkeypatch, [0.01] * 20_000)
+    assert len(looks) < 30
 
 
 @pytest.mark.parametrize(
@@ -65,9 +90,16 @@ def test_a_recipe_that_says_when_to_save_is_obeyed(training, by_time):
     assert saves_by_time(training) is by_time
 
 
+def test_a_run_whose_recipe_says_when_to_save_has_no_others(bert_folder, text_folder, tmp_path):
+    recipe = make_recipe(bert_folder, text_folder, tmp_path / "run", max_steps=6, save_steps=4)
+    with always_due():
+        kill_at(recipe, 6)
+    assert checkpoints(recipe) == ["checkpoint-4"]
+
+
 @contextmanager
 def always_due():
-    """Save as soon as the pace is known: at every fourth step."""
+    """Save at every look at the clock: these steps are so quick that the looks are at steps 1, 3, 7, 15, …"""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timed_checkpoints, "MINUTES", 0.0)
         yield
@@ -96,7 +128,7 @@ def test_a_killed_run_of_few_steps_continues_from_its_last_minutes(bert_folder, 
     killed = elsewhere(whole, tmp_path / "killed")
     with always_due():
         kill_at(killed, 9)
-    assert checkpoints(killed) == ["checkpoint-4", "checkpoint-8"]
+    assert checkpoints(killed) == ["checkpoint-3", "checkpoint-7"]
     limbeck.distill(whole)
     assert_ends_like(killed, whole)
 
@@ -107,7 +139,7 @@ def test_two_processes_save_at_the_step_of_the_main_process(bert_folder, text_fo
     killed = elsewhere(whole, tmp_path / "killed")
     # A checkpoint is due in the main process alone. If the other one went by itself, nothing would be saved.
     distil(killed, codes=[-9, 1], disturbed=killed_at_sixth_step, rank=0)
-    assert checkpoints(killed) == ["checkpoint-4"]
+    assert checkpoints(killed) == ["checkpoint-1", "checkpoint-3"]
     distil(killed, resume=True)
     distil(whole)
     assert_equal(student_of(killed), student_of(whole))

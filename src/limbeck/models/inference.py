@@ -147,7 +147,7 @@ def encode(
         roles: The role of each text, `query` or `document`, whose prompt is put before it; None for the default prompt.
         pooling: One of `limbeck.models.sentences.POOLINGS`, or the pooling, modules and prompts of the model's folder.
         max_length: Longest input in tokens, special tokens included; lowered to the limit of the model.
-        batch_size: Texts per forward pass.
+        batch_size: Most texts of a forward pass. On a CPU a pass has fewer long texts.
         dtype: Dtype of weights and activations; None keeps the model's own. Pooling is always done in float32.
         normalize: Whether to scale vectors to length one, if the model's own modules do not.
         report: Receives the progress.

@@ -55,14 +55,18 @@ class Gain(NamedTuple):
         return self.student - self.start > _VARIATION_OF_DIFFERENCE * (self.student - lowest)
 
     @property
-    def is_clear_loss(self) -> bool:
-        """Whether the student is clearly below the start, by a figure that counts most on its rows."""
+    def is_clearly_below(self) -> bool:
+        """Whether the student is clearly below the start."""
         # Without an interval nobody knows whether chance has lowered a figure.
         if self.interval is None:
             return False
         _, highest = self.interval
-        is_beyond_chance = self.start - self.student > _VARIATION_OF_DIFFERENCE * (highest - self.student)
-        return is_beyond_chance and not self.is_second
+        return self.start - self.student > _VARIATION_OF_DIFFERENCE * (highest - self.student)
+
+    @property
+    def is_clear_loss(self) -> bool:
+        """Whether the student is clearly below the start, by a figure that counts most on its rows."""
+        return self.is_clearly_below and not self.is_second
 
     def sentence(self, origin: UntrainedStart) -> str:
         """Say what became of the figure.
@@ -78,7 +82,7 @@ class Gain(NamedTuple):
             return f"The {self.name} rose from {figure_of_start} to {student}, which may be chance."
         if self.is_clear:
             return f"The {cause} improved the {self.name}: {student} against {start}."
-        if self.is_clear_loss:
+        if self.is_clearly_below:
             return f"The {cause} made the {self.name} worse: {student} is below {figure_of_start}."
         if self.student == self.start:
             return f"The {cause} did not improve the {self.name}: {student} equals {figure_of_start}."
@@ -187,20 +191,23 @@ def _adds_to(main: Gain | None, further: Gain | None) -> bool:
 
 
 def _gains_on_held_out_rows(task: TaskFigures) -> Iterator[Gain | None]:
-    """Yield the gains of the agreement and of the main score on rows that were held out from the training files."""
+    """Yield the gains of the main score and of the agreement on rows that were held out from the training files."""
     if task.only_answer:
         return
-    if task.agreement is not None:
-        interval = interval_of_agreement(task)
-        yield gain_of("agreement with the teacher on held-out rows", task.agreement, task.start_agreement, interval)
+    # A run is judged by the labels, and by the agreement where there are none; see `limbeck.report.run_quality`.
+    has_score = task.metric is not None and task.student is not None
     if task.metric is not None and task.student is not None:
         interval = interval_of_held_out_score(task.student, task.metric, task)
+        name = f"{metric_name(task.metric)} on held-out rows"
+        yield gain_of(name, task.student, task.start.get(task.metric), interval)
+    if task.agreement is not None:
+        interval = interval_of_agreement(task)
         yield gain_of(
-            f"{metric_name(task.metric)} on held-out rows",
-            task.student,
-            task.start.get(task.metric),
+            "agreement with the teacher on held-out rows",
+            task.agreement,
+            task.start_agreement,
             interval,
-            is_second=task.agreement is not None,
+            is_second=has_score,
         )
 
 

@@ -123,11 +123,11 @@ def quality_of(run: RunFolder) -> Quality | None:
         if value is not None:
             return _development_quality(scores, value, start)
 
-    task = evaluation.task
-    if task is not None and task.metric and task.agreement is not None:
-        # The labels are nearer to the student's use than the answers of the teacher.
-        if task.student is not None and task.labelled is not False:
-            return _labelled_quality(task, task.metric, task.student, start)
+    task = evaluation.task or records.TaskFigures()
+    # The labels are nearer to the student's use than the answers of the teacher.
+    if task.metric is not None and task.student is not None and task.labelled is not False:
+        return _labelled_quality(task, task.metric, task.student, start)
+    if task.metric is not None and task.agreement is not None:
         return _task_quality(task, task.agreement, start)
 
     retrieval = evaluation.student.retrieval
@@ -253,7 +253,8 @@ def _guesser_words(metric: str, kind: str | None, chance: float | None) -> str:
 def _labelled_quality(task: records.TaskFigures, metric: str, value: float, start: records.UntrainedStart) -> Quality:
     """Return the student's main score by the labels of rows held out from the training files.
 
-    The teacher may have been trained on these rows, so there is no share of its score.
+    The teacher may have been trained on these rows, so there is no share of its score. Without an agreement there is no
+    teacher for the task.
 
     Args:
         task: The figures on these rows.
@@ -261,7 +262,9 @@ def _labelled_quality(task: records.TaskFigures, metric: str, value: float, star
         value: The student's score by it.
         start: The start.
     """
-    label = f"{metric_name(metric)} on rows the teacher may have been trained on"
+    label = f"{metric_name(metric)} on held-out rows"
+    if task.agreement is not None:
+        label += " (the teacher may have been trained on them)"
     if task.only_answer:
         return Quality(label, value, caution=MEANINGLESS)
     return Quality(

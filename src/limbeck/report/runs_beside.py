@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
 from limbeck.core.paths import short_model_name
-from limbeck.core.records import RunEvaluation
+from limbeck.core.records import CorpusText, RunEvaluation
 from limbeck.report.chance import GUESSERS
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
@@ -219,6 +219,7 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     labels = set()
     teacher_paths = set()
     teacher_qualities = set()
+    texts = set()
     # Of runs that are left out of both plots, and of those that are left out of the plot against latency alone.
     without_figure = []
     without_latency = []
@@ -235,6 +236,10 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         # Two measurements of one teacher on the same rows may differ in the last digits.
         if quality.teacher is not None:
             teacher_qualities.add(round(quality.teacher, 3))
+        else:
+            # Without the teacher's value the names of the files alone tell the rows of two runs apart.
+            corpus = run.record.corpus or CorpusText()
+            texts.add(tuple(corpus.sources))
         batch = run.record.evaluation.first_batch
         speedup = reliable_speedup(batch)
         share_of_latency = 1 / speedup if speedup else None
@@ -244,7 +249,7 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
     # Runs that are judged by different figures, or learned from different teachers, have no common axes. Nor have runs
     # whose teacher has different values of one figure: these were measured on different text.
-    if len(labels) != 1 or len(teacher_paths) != 1 or len(teacher_qualities) > 1:
+    if len(labels) != 1 or len(teacher_paths) != 1 or len(teacher_qualities) > 1 or len(texts) > 1:
         return
     [label] = labels
     # The common teacher is drawn too, before its students. Its latency is 1, as a share of its own.

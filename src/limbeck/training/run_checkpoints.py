@@ -67,7 +67,7 @@ def has_saved(folder: Path) -> bool:
         folder: The run's folder, or that of a stage.
     """
     stages = folder / paths.STAGES
-    if folder.parent.name == paths.STAGES:
+    if not stages.is_dir() and folder.parent.name == paths.STAGES:
         stages = folder.parent
     return any(has_state(stage) for stage in _subfolders(stages))
 

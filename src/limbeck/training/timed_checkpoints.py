@@ -14,8 +14,8 @@ from limbeck.recipe.training_fields import DEFAULTS
 
 MINUTES = 5.0
 """Minutes of training between two checkpoints, about."""
-_STEPS_OF_PACE = 2
-"""Steps from whose time the step of the next checkpoint follows."""
+_SECONDS_BETWEEN_LOOKS = 15.0
+"""Seconds between two looks at the clock, about; each look is an exchange of the processes, where there are several."""
 
 
 def saves_by_time(training: Mapping[str, Any]) -> bool:
@@ -33,45 +33,55 @@ def saves_by_time(training: Mapping[str, Any]) -> bool:
 class TimedCheckpoints(TrainerCallback):
     """Asks for a checkpoint once `MINUTES` have passed since the last one.
 
-    After each checkpoint the pace of the next steps gives the step of the following one. All processes take the pace of
-    the main process, so that they save at the same step, and no other step waits for an exchange.
+    All processes go by the clock of the main process, so that they save at the same step. They look at it after a
+    number of steps that follows from the pace since the look before, and no other step waits for an exchange.
     """
 
     def __init__(self) -> None:
-        # The last checkpoint or the begin of the training, and the step whose end is the first time of the pace.
-        self._last_step = 0
-        self._last_time = 0.0
-        self._pace_time = 0.0
-        self._next_step: int | None = None
+        # The time of the last checkpoint, or of the begin of the training.
+        self._saved_at = 0.0
+        # The step and the time of the last look, and the step of the next one.
+        self._looked_step = 0
+        self._looked_at = 0.0
+        self._next_look = 1
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count the time from here."""
-        self._count_from(state.global_step)
+        self._saved_at = time.monotonic()
+        self._looked_step = state.global_step
+        self._looked_at = self._saved_at
+        self._next_look = state.global_step + 1
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count the time from this checkpoint, whatever asked for it."""
-        self._count_from(state.global_step)
+        self._saved_at = time.monotonic()
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Ask for a checkpoint at its step; find that step at the pace of the first steps."""
+        """Ask for a checkpoint if one is due, as far as this step has a look at the clock."""
         step = state.global_step
-        steps_taken = step - self._last_step
-        # The first step may compile kernels, and is none of the pace.
-        if steps_taken == 1:
-            self._pace_time = time.monotonic()
-        if steps_taken == 1 + _STEPS_OF_PACE:
-            self._next_step = step + broadcast(self._steps_until_next())
-        if step == self._next_step:
+        if step < self._next_look:
+            return
+        now = time.monotonic()
+        is_due, steps_until_next_look = broadcast((self._is_due(now), self._steps_until_next_look(step, now)))
+        self._looked_step = step
+        self._looked_at = now
+        self._next_look = step + steps_until_next_look
+        if is_due:
             control.should_save = True
 
-    def _count_from(self, step: int) -> None:
-        self._last_step = step
-        self._last_time = time.monotonic()
-        self._next_step = None
+    def _is_due(self, now: float) -> bool:
+        """Return whether so much time has passed since the last checkpoint that the next one is due."""
+        return now - self._saved_at >= 60 * MINUTES
 
-    def _steps_until_next(self) -> int:
-        """Return the steps, at least 1, that end within the time that is left until the next checkpoint."""
-        now = time.monotonic()
-        seconds_left = 60 * MINUTES - (now - self._last_time)
-        seconds_a_step = max((now - self._pace_time) / _STEPS_OF_PACE, 1e-9)
-        return max(1, int(seconds_left / seconds_a_step))
+    def _steps_until_next_look(self, step: int, now: float) -> int:
+        """Return the steps until the next look: `_SECONDS_BETWEEN_LOOKS` at the pace of the steps since the last one.
+
+        Args:
+            step: The present step.
+            now: The time in seconds.
+        """
+        steps_taken = step - self._looked_step
+        seconds_a_step = max((now - self._looked_at) / steps_taken, 1e-9)
+        steps_at_this_pace = max(1, int(_SECONDS_BETWEEN_LOOKS / seconds_a_step))
+        # A few steps may be much shorter than the others, so that the number grows slowly.
+        return min(steps_at_this_pace, 2 * steps_taken)
