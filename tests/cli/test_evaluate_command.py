@@ -95,7 +95,7 @@ def test_a_restart_runs_only_what_is_missing_of_the_same_evaluation(limbeck, dat
     assert (seeds_run(), seeds_run()) == ([1], [])
     stops.append(3)
     assert_one_line_error(
-        limbeck(*command, "--seeds", 3), 1, "1 of 2 results are done", "run the same command again to continue"
+        limbeck(*command, "--seeds", 3), 1, "1 of 2 measurements are done", "run the same command again to continue"
     )
     assert [row["seed"] for row in rows_of(output)] == [1, 2]
     stops.clear()
@@ -117,7 +117,7 @@ def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, tr
     command = ["evaluate", models[1], short, "--tasks", "rte", "--data", data, "--output", output, *SMALL]
     done = limbeck(*command)
     assert done.returncode == 1
-    assert "1 cell failed" in " ".join(done.stdout.split())
+    assert "1 measurement failed" in " ".join(done.stdout.split())
     errors = {row["model"]: row.get("error") for row in rows_of(output)}
     assert errors == {str(models[1]): None, str(short): f"'{short}' takes 16 tokens, not 32; give --set length=16."}
     assert limbeck(*command).returncode == 1

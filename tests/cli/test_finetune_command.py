@@ -48,7 +48,8 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     output, (seeds, stops) = tmp_path / "out", trained
     command = ["finetune", model, "--task", "mrpc", "--data", data, "--output", output, "--seeds", 3, *SET]
     stops.append(3)
-    assert_one_line_error(limbeck(*command), 1, "2 of 3 results are done", "run the same command again to continue")
+    way_on = "run the same command again to continue"
+    assert_one_line_error(limbeck(*command), 1, "2 of 3 measurements are done", way_on)
     assert_one_line_error(limbeck("status", output), 2, "`limbeck report` shows how far it is")
     limbeck.shown("report", output, "--output", tmp_path / "page.html")
     assert "The evaluation is not finished" in (tmp_path / "page.html").read_text()

@@ -164,7 +164,7 @@ def test_ctrl_c_while_evaluating_and_a_fine_tuning_that_fails(plan, tasks, tmp_p
 
     original, stop = attempt.train_once, KeyboardInterrupt()
     monkeypatch.setattr(attempt, "train_once", train_once)
-    with pytest.raises(Interrupted, match="1 of 2 results are done"):
+    with pytest.raises(Interrupted, match="1 of 2 measurements are done"):
         limbeck.compare(plan, output=output)
     assert json.loads((output / "comparison.json").read_text())["status"] == "interrupted"
     stop = TrainingError("no head")

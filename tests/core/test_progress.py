@@ -240,7 +240,7 @@ def test_a_time_left_that_stays_a_little_longer_is_told_soon(clock):
         clock.now += 8
     times_left = [line.split(", ")[-1].partition(" (")[0] for line in stream.getvalue().splitlines()[1:]]
     assert times_left == [
-        "6.0 min left", "6.0 min left", "6.5 min left", "6.5 min left", "6.8 min left", "6.8 min left", "7.2 min left",
+        "6.0 min left", "6.0 min left", "6.0 min left", "6.7 min left", "6.7 min left", "6.7 min left", "7.2 min left",
         "7.2 min left",
     ]  # fmt: skip
 

@@ -125,7 +125,7 @@ def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, tra
         return score(trained, ready, report)
 
     monkeypatch.setattr(Trained, "score", stop)
-    with pytest.raises(Exception, match="2 of 3 results are done"):
+    with pytest.raises(Exception, match="2 of 3 measurements are done"):
         evaluate("squad,mlqa,xquad")
     monkeypatch.setattr(Trained, "score", score)
     resumed, rows = evaluate("squad,mlqa,xquad")

@@ -150,7 +150,7 @@ def test_the_share_of_the_text_that_is_read_moves_inside_a_cell(folder, tmp_path
     assert shares == sorted(shares) and shares[-1] == 1
     reading = [report for report in reports if "sentence vectors" in report[1]]
     assert {count.unit for _, _, count in reading} == {"tokens"}
-    of_first_cell = [(share, what) for share, what, _ in reading if what.startswith("result 1 of 4: ")]
+    of_first_cell = [(share, what) for share, what, _ in reading if what.startswith("measurement 1 of 4: ")]
     assert len({share for share, _ in of_first_cell}) == len(of_first_cell) == 19
     assert all(what.endswith(": sentence vectors") for _, what in of_first_cell), "one percentage, that of all cells"
     assert any(what.endswith(": search") for _, what, _ in reports)

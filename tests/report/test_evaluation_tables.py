@@ -197,7 +197,7 @@ def test_the_grid_point_and_its_runs_are_told():
     partly = summary["models"][1]["chosen"]["rte"]
     assert (partly["settings"]["learning_rate"], partly["runs"], partly["wanted"]) == (1e-5, 1, 2)
     note = summary["notes"][-1]
-    assert note.startswith("3 cells failed (first student, rte") and "out of memory" in note
+    assert note.startswith("3 measurements failed (first student, rte") and "out of memory" in note
     assert "1 of 2 runs" in evaluation_markdown(summary)
     partly["settings"]["epochs"], partly["points"] = 1.0, 1
     of_teacher, of_student = chosen_lines(Evaluation.read(summary))

@@ -291,7 +291,7 @@ def test_cells_of_an_evaluation_that_were_made_differently_are_named(copied, pag
     first = json.loads(lines[0]) | {"commit": "0" * 40}
     path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     text = render_markdown(page_of(folder), "figures")
-    assert "- The cells differ in commit; those above are of the last cell." in text
+    assert "- The measurements differ in commit; those above are of the last one." in text
 
 
 @pytest.mark.parametrize("kind", ["finished", "comparison", "search-mapping", "evaluation"])

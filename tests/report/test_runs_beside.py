@@ -45,7 +45,8 @@ def test_held_out_rows_with_labels_are_judged_by_them_beside_the_teacher_and_the
     start = {"summary": "Starts from teacher layers 1, 3."}
     page = page_of(copied(edit={"evaluation": {"task": task, "start": start}}))
     first, second = page.parts[0].highlights[:2]
-    assert (first.value, first.label) == ("0.800", "accuracy on held-out rows (the teacher may have been trained on them)")
+    assert first.value == "0.800"
+    assert first.label == "accuracy on held-out rows (the teacher may have been trained on them)"
     assert first.detail == (
         "95 %: 0.758 to 0.836, over 400 rows; the teacher has 0.900; an untrained start has 0.700; the most frequent "
         "class has 0.520"

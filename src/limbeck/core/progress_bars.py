@@ -39,7 +39,7 @@ _NOTEBOOK_CLOCK_SECONDS = 1.0
 _LITTLE_LONGER = 1.2
 """An estimate of the time left that is less than this many times the one before is only a little longer."""
 _HELD_SECONDS = 15.0
-"""Seconds for which an estimate that is a little longer is not told."""
+"""Seconds for which estimates that are a little longer are not told."""
 _LETTERS_BESIDE = 30
 """Letters of a terminal's line for a short bar, the percentage and the clock, with the gaps between them."""
 _NOTEBOOK_WIDTH = 115
@@ -354,7 +354,7 @@ class Pace:
         _first: The first count, and its time in seconds.
         _last: The last count. A smaller one, as of further work of the same activity, begins anew.
         _last_seconds: The last estimate that was told.
-        _told_at: The time since which it is told.
+        _held_since: The time of the first estimate since then that was not told; None where there is none.
     """
 
     def __init__(self, work: str = "") -> None:
@@ -362,7 +362,7 @@ class Pace:
         self._first = (0.0, 0.0)
         self._last: float | None = None
         self._last_seconds = math.inf
-        self._told_at = 0.0
+        self._held_since: float | None = None
 
     def time_left(self, done: float, total: float) -> TimeLeft | None:
         """Return the estimate after a count; None where it is unknown, as after the first count.
@@ -380,11 +380,15 @@ class Pace:
             return None
         seconds = (now - began) * (total - done) / (done - first_count)
         is_little_longer = self._last_seconds <= seconds < _LITTLE_LONGER * self._last_seconds
-        if is_little_longer and now - self._told_at < _HELD_SECONDS:
+        if not is_little_longer:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+        if self._held_since is not None and now - self._held_since < _HELD_SECONDS:
             seconds = self._last_seconds
         else:
             self._last_seconds = seconds
-            self._told_at = now
+            self._held_since = None
         # These words are short, so that a terminal of 80 columns has room for the clock too.
         form = "{seconds:.0f} s left" if seconds < 60 else "{minutes:.1f} min left"
         return TimeLeft(seconds, form + self._work, is_counted_down=False)

@@ -125,7 +125,7 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
         yield f"{counted(left_out, 'more model')} in the table."
     failed = sum(cell.status != FINISHED for cell in evaluation.cells)
     if failed:
-        yield f"{counted(failed, 'cell')} failed."
+        yield f"{counted(failed, 'measurement')} failed."
     has_one_seed = not has_several_runs(record) and not is_untrained(record)
     if has_one_seed and len(record.models) > 1:
         yield f"{ONE_RUN.capitalize()} the order of models may be due to chance."
@@ -169,7 +169,7 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
             "that began it, `limbeck evaluate` or `limbeck finetune`."
         )
     failed = [cell for cell in evaluation.cells if cell.status != FINISHED]
-    warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
+    warnings += [f"A measurement failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
     yield first_warnings(warnings)
 
 
@@ -282,4 +282,4 @@ def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
         if len(different_values) > 1:
             differing.append(name)
     if differing:
-        yield Notes((f"The cells differ in {', '.join(differing)}; those above are of the last cell.",))
+        yield Notes((f"The measurements differ in {', '.join(differing)}; those above are of the last one.",))

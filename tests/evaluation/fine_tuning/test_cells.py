@@ -304,16 +304,16 @@ def test_lines_of_a_grid_have_the_rate_of_what_is_counted_and_the_scores_of_the_
     ]  # fmt: skip
     described = trainings[0].describe()
     assert [line for _, line, _ in lines] == [
-        f"result 1 of 2: {described}: epoch 1 of 2",
-        "1 of 2 results done (the last result: m, t: accuracy 0.853)",
-        f"result 2 of 2: {described} (the last result: m, t: accuracy 0.853)",
+        f"measurement 1 of 2: {described}: epoch 1 of 2",
+        "1 of 2 measurements done (the last: m, t: accuracy 0.853)",
+        f"measurement 2 of 2: {described} (the last: m, t: accuracy 0.853)",
     ]
     # Rows that are scored behind the steps have no rate of steps.
     progress.advance(trainings[1], ShareDone(0.9, "scoring 5 of 9 rows of t"))
     assert lines[-1][0] == pytest.approx(0.95) and lines[-1][2] is None
     progress = GridProgress(trainings, lambda *line: lines.append(line))
     progress.advance(trainings[0], ShareDone(0.5))
-    assert lines[-1][2] == Count(0.5, "results"), "an evaluator that counts nothing"
+    assert lines[-1][2] == Count(0.5, "measurements"), "an evaluator that counts nothing"
 
 
 def test_a_line_has_one_score_of_a_cell():

@@ -95,9 +95,9 @@ class EvaluateRequest:
         metavar="RUN",
     )
     workers: int = option(
-        "Number of processes that run cells side by side; one per GPU.",
+        "Number of processes that measure side by side; one per GPU.",
         default=1,
-        python="Processes that run cells. With more than one, a script has to call this under its main guard.",
+        python="Processes that measure side by side. With several, a script has to call this under its main guard.",
         least=1,
     )
     overrides: str | Sequence[str] = option(
@@ -110,9 +110,9 @@ class EvaluateRequest:
         reads=values.texts,
     )
     keep_weights: str | None = option(
-        "Keep fine-tuned models: the best of each model and task, or one for every cell.",
+        "Keep fine-tuned models: the best of each model and task, or all.",
         default=None,
-        python='`"best"` keeps the best fine-tuned model of each model and task, `"all"` that of every cell; they lie '
+        python='`"best"` keeps the best fine-tuned model of each model and task, `"all"` every one; they lie '
         "in the folder `weights`. None keeps none.",
         metavar="best|all",
         complete=completions.complete(("best", "all")),

@@ -103,7 +103,7 @@ def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[s
     """Return a line for each reason of failure, with the number and the first that failed.
 
     Args:
-        noun: Word for one of the things that failed, such as "cell".
+        noun: Word for one of the things that failed, such as "run".
         failed: Title and reason of each thing that failed.
     """
     titles_of_reason: dict[str | None, list[str]] = {}

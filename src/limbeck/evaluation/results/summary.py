@@ -68,7 +68,7 @@ def summarise(
     if left_out:
         notes.append(_TASK_NOTE.format(left_out))
 
-    failures = failure_notes("cell", _failed_cells(cells, tasks))
+    failures = failure_notes("measurement", _failed_cells(cells, tasks))
     return studies.Evaluation(
         preset=protocol.name,
         average=protocol.table,

@@ -272,7 +272,7 @@ def _run_pending(
         run_trainings(trainings, workers=request.workers, received=received)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"Stopped; {progress.ended} of {progress.count} results are done and kept in '{folder}'; run the same "
+            f"Stopped; {progress.ended} of {progress.count} measurements are done and kept in '{folder}'; run the same "
             "command again to continue."
         ) from None
 

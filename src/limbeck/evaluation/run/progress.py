@@ -53,9 +53,9 @@ class GridProgress:
         self._report_share(training, done.share, line, with_count=not is_scored)
 
     def _name_of(self, training: SharedTraining) -> str:
-        """Return the name of a training that goes on, with the number of its cell, which users know as a result."""
+        """Return the name of a training that goes on, with the number of its cell: a measurement, to users."""
         if self.count > 1:
-            return f"result {self.ended + 1} of {self.count}: {training.describe()}"
+            return f"measurement {self.ended + 1} of {self.count}: {training.describe()}"
         # A single cell is told by its task, so that a terminal has room for its epoch and its loss.
         [ready] = training.cells.values()
         return ready.cell.task
@@ -69,9 +69,9 @@ class GridProgress:
         """
         self.ended += 1
         self._cells_left[training.id] -= 1
-        self._last_score = f"the last result: {score}" if score else ""
+        self._last_score = f"the last: {score}" if score else ""
         if self._cells_left[training.id] == 0:
-            line = f"{self.ended} of {self.count} results done"
+            line = f"{self.ended} of {self.count} measurements done"
             if self._last_score:
                 line += f" ({self._last_score})"
             self._report_share(training, 1.0, line)
@@ -107,7 +107,7 @@ class GridProgress:
         counts = self._count_by_training.values()
         units = {count.unit for count in counts}
         if not units:
-            return Count(self.count * share_of_all, "results")
+            return Count(self.count * share_of_all, "measurements")
         if len(units) > 1:
             return None
         [unit] = units
