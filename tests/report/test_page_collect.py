@@ -187,9 +187,10 @@ def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
     with process_note(tmp_path):
         running = page_of(tmp_path)
     assert (
-        running.parts[0].subtitle == "Evaluation; running; 1 finished result" and "no memory" in running.warnings()[0]
+        running.parts[0].subtitle == "Evaluation; running; 1 finished measurement"
+        and "no memory" in running.warnings()[0]
     )
-    assert page_of(tmp_path).parts[0].subtitle == "Evaluation; not finished; 1 finished result"
+    assert page_of(tmp_path).parts[0].subtitle == "Evaluation; not finished; 1 finished measurement"
 
 
 def test_what_lies_in_a_runs_folder_is_part_of_it(copied, page_of):

@@ -52,12 +52,12 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
 def _result_of(evaluation: EvaluationFolder) -> str:
     """Return the main figure of the first models in a line, such as `average: teacher 61.2, student 58.4`.
 
-    Without tables it is the number of finished results; of costs alone, the number of models.
+    Without tables it is the number of finished measurements; of costs alone, the number of models.
     """
     record = evaluation.summary
     if record.is_empty:
         finished = sum(cell.status == FINISHED for cell in evaluation.cells)
-        return counted(finished, "finished result")
+        return counted(finished, "finished measurement")
     if not record.columns:
         costs = record.costs or studies.Costs()
         return f"costs of {counted(len(costs.models), 'model')}"
@@ -146,18 +146,16 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     subjects = {"Models": ", ".join(models) or "none", "Tasks": ", ".join(tasks) or "none"}
     # The settings that the user changed, such as `max_train_rows=1000`.
     settings = list(request.overrides)
-    if request.as_is or is_untrained(evaluation.summary):
+    is_scored_as_is = request.as_is or is_untrained(evaluation.summary)
+    if is_scored_as_is:
         subjects["Training"] = "none: the models were scored as they are"
-        if settings:
-            subjects["Settings"] = ", ".join(settings)
-    elif _has_only_untrained_cells(evaluation):
-        # No table yet says whether a later cell is fine-tuned, so that the page speaks of no training at all.
-        if settings:
-            subjects["Settings"] = ", ".join(settings)
-    else:
+    # Without a table, nothing says whether a later cell is fine-tuned: the page then speaks of no training at all.
+    if not is_scored_as_is and not _has_only_untrained_cells(evaluation):
         # The protocol of a fine-tuning is a preset with these settings.
         protocol = [text for text in (request.preset, *settings) if text]
         subjects["Protocol"] = ", ".join(protocol) or "not recorded"
+    elif settings:
+        subjects["Settings"] = ", ".join(settings)
     yield Facts(tuple(subjects.items()))
 
     warnings = list(evaluation.problems)
