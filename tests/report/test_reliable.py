@@ -715,6 +715,49 @@ def test_a_weak_teacher_is_a_warning_and_no_measure(teacher, line):
         assert line in table
 
 
+GUESSED = {
+    "task": "rank", "kind": "ranking", "split": "dev", "rows": 900, "queries": 90, "metric": "ndcg_at_10",
+    "teacher": {"ndcg_at_10": 0.643, "mrr_at_10": 0.53}, "chance": {"ndcg_at_10": 0.584, "mrr_at_10": 0.45},
+    "teacher_intervals": {"ndcg_at_10": [0.6, 0.69], "mrr_at_10": [0.48, 0.58]},
+    "start": {"ndcg_at_10": 0.5, "mrr_at_10": 0.4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("student", "interval", "is_guessed"),
+    [(0.584, [0.56, 0.61], True), (0.6, [0.58, 0.62], True), (0.62, [0.6, 0.64], False)],
+)
+def test_a_student_that_is_no_better_than_a_guesser_has_no_share_and_a_warning(copied, student, interval, is_guessed):
+    scores = GUESSED | {"student": {"ndcg_at_10": student, "mrr_at_10": 0.5}}
+    scores |= {"intervals": {"ndcg_at_10": interval, "mrr_at_10": [0.47, 0.53]}}
+    values = {"development": [scores], "start": {"summary": "Starts from layer 1."}}
+    warning = (
+        f"The student's nDCG@10 on rank, dev is not clearly above that of a random order: {student:.3f} against 0.584. "
+        "So nothing shows that the student has learned the task."
+    )
+    assert (comparison_notes(values)[0] == warning) is is_guessed
+    # Where the main score is guessed, no other one has a share either.
+    assert ("kept" in comparison_markdown(values)) is not is_guessed
+    folder = copied(edit={"evaluation": values})
+    card = model_card({"name": "mine", "evaluation": values}, folder / "student")
+    assert (f"- {warning}" in card[card.index("## Limits") :]) is is_guessed
+    assert ("nDCG@10" in card[: card.index("# mine")]) is not is_guessed, "the results of the front matter"
+    # A student of a weak teacher has the warning of its teacher alone.
+    of_weak = values | {"development": [scores | {"teacher": {"ndcg_at_10": 0.15}, "teacher_intervals": {}}]}
+    assert warning not in comparison_notes(of_weak)
+
+
+@pytest.mark.parametrize(("student", "is_guessed"), [(0.55, True), (0.8, False)])
+def test_a_student_that_guesses_on_held_out_rows_has_a_warning(student, is_guessed):
+    task = {"task": "classification", "metric": "accuracy", "rows": 400, "teacher": 0.9, "student": student}
+    notes = comparison_notes({"task": task | {"agreement": 0.6, "chance": {"accuracy": 0.52}}})
+    warning = (
+        "The student's accuracy on held-out rows is not clearly above that of the most frequent class: 0.550 against "
+        "0.520. So nothing shows that the student has learned the task."
+    )
+    assert (warning in notes) is is_guessed
+
+
 def test_a_weak_teacher_is_the_first_note_and_no_student_of_it_is_advised_to_train_more(copied):
     scores = {"task": "qa", "kind": "question_answering", "split": "validation", "rows": 156, "metric": "f1_answer"}
     scores |= {"student": {"f1_answer": 0.1}, "start": {"f1_answer": 0.11}, "intervals": {"f1_answer": [0.05, 0.15]}}

@@ -22,7 +22,7 @@ from limbeck.core.records.run_evaluation import (
     SATURATED,
     SUMMARY_IN_BODIES,
 )
-from limbeck.report.chance import ONLY_IMITATES, describe_weakness
+from limbeck.report.chance import ONLY_IMITATES, describe_weakness, guesser_of, with_article
 from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain, is_no_better
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
@@ -31,13 +31,22 @@ from limbeck.report.reliable import (
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
+    interval_of_held_out_score,
+    is_guessed,
     is_reached_untrained,
     is_saturated,
+    is_student_at_chance,
     is_unsteady,
     is_weak,
     lowest_of_teacher,
 )
-from limbeck.report.scored_rows import DEVELOPMENT, one_answer_line, one_answer_line_of_task, rows_title
+from limbeck.report.scored_rows import (
+    DEVELOPMENT,
+    one_answer_line,
+    one_answer_line_of_task,
+    only_answer,
+    rows_title,
+)
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
@@ -64,7 +73,7 @@ def notes_blocks(comparison: Measured) -> list[Notes]:
         *_development_notes(evaluation),
         *_missing_notes(evaluation),
     )
-    warnings = (*weak_teacher_lines(evaluation), *_gain_notes(evaluation))
+    warnings = (*score_warnings(evaluation), *_gain_notes(evaluation))
     return [Notes(warnings, warning=True), Notes(notes)]
 
 
@@ -386,6 +395,48 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
         warning = one_answer_line(scores)
         if warning is not None:
             yield warning
+
+
+def score_warnings(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield warnings of teachers that are weak on their task, and of students that are no better than a guesser."""
+    yield from weak_teacher_lines(evaluation)
+    yield from _guessing_student_lines(evaluation)
+
+
+def _guessing_student_lines(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield warnings of students whose main score is not clearly above that of a guesser, though the teacher's is."""
+    for scores in evaluation.development:
+        is_told_otherwise = _weak_teacher_line(scores) is not None or only_answer(scores) is not None
+        if not is_told_otherwise and is_student_at_chance(scores, scores.metric):
+            guesser = guesser_of(scores.metric, scores.kind)
+            name = f"{metric_of_rows(scores.metric, scores)} on {rows_title(scores)}"
+            yield _guessing_line(name, scores.student[scores.metric], guesser, chance_of(scores, scores.metric))
+
+    task = evaluation.task or TaskFigures()
+    if task.metric is None or task.student is None or task.only_answer:
+        return
+    if _weak_teacher_line_of_task(task) is not None:
+        return
+    chance = task.chance.get(task.metric)
+    if is_guessed(task.student, interval_of_held_out_score(task.student, task.metric, task), chance):
+        guesser = guesser_of(task.metric, task.task)
+        yield _guessing_line(f"{metric_name(task.metric)} on held-out rows", task.student, guesser, chance)
+
+
+def _guessing_line(name: str, score: float | None, guesser: str | None, chance: float | None) -> str:
+    """Return the warning of a student that is no better than a guesser.
+
+    Args:
+        name: The main score in words.
+        score: The student's.
+        guesser: The name of the guesser; None where it has none.
+        chance: The score of the guesser.
+    """
+    whose = "chance" if guesser is None else f"that of {with_article(guesser)}"
+    return (
+        f"The student's {name} is not clearly above {whose}: {rounded(score or 0.0, 3)} against "
+        f"{rounded(chance or 0.0, 3)}. So nothing shows that the student has learned the task."
+    )
 
 
 def weak_teacher_lines(evaluation: RunEvaluation) -> Iterator[str]:

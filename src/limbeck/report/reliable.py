@@ -202,7 +202,8 @@ def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     """Return whether a score on development rows is fit to be given as a share of the teacher's.
 
     The student's score needs an interval. The teacher has to be above chance, not weak, and not clearly below the
-    student: a teacher that cannot do the task is no measure of a student that can.
+    student: a teacher that cannot do the task is no measure of a student that can. The student has to be above chance
+    too, since a guesser would keep as large a share.
 
     Args:
         scores: The scores of both models.
@@ -213,7 +214,36 @@ def has_share(scores: DevelopmentFigures, metric: str) -> bool:
     if teacher is None or interval is None:
         return False
     lowest, _ = interval
+    if is_student_at_chance(scores, metric) or is_student_at_chance(scores, scores.metric):
+        return False
     return not is_weak(teacher) and not is_at_chance(scores, metric) and teacher >= lowest
+
+
+def is_student_at_chance(scores: DevelopmentFigures, metric: str) -> bool:
+    """Return whether the student's score on development rows is not clearly above that of a guesser.
+
+    Args:
+        scores: The scores of both models.
+        metric: The name of the metric. Of one whose guesser has 0, or is not known, nothing is said.
+    """
+    student = scores.student.get(metric)
+    if student is None:
+        return False
+    return is_guessed(student, ends_of(scores.intervals.get(metric)), chance_of(scores, metric))
+
+
+def is_guessed(score: float, interval: Interval | None, chance: float | None) -> bool:
+    """Return whether a score is not clearly above that of a guesser.
+
+    Args:
+        score: The score.
+        interval: Its 95 % interval, where there is one.
+        chance: The score of the guesser; 0 or None where there is no guesser to compare with.
+    """
+    if not chance:
+        return False
+    lowest, _ = interval or (score, score)
+    return lowest <= chance
 
 
 def is_at_chance(scores: DevelopmentFigures, metric: str) -> bool:

@@ -13,7 +13,7 @@ from limbeck.core.run_status import RunStatus
 from limbeck.corpus.building import splitting
 from limbeck.corpus.source_report import PAIR
 from limbeck.models.sentence_reader import without_unread_pooler
-from limbeck.report.quality_notes import weak_teacher_lines
+from limbeck.report.quality_notes import score_warnings
 from limbeck.report.scored_rows import one_answer_line, one_answer_line_of_task
 from limbeck.report.subjects import RunFolder
 from limbeck.report.text_notes import list_notes, skipped_text
@@ -43,7 +43,7 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
     task_warning = one_answer_line_of_task(evaluation.task or records.TaskFigures())
     if task_warning is not None:
         yield task_warning
-    yield from weak_teacher_lines(evaluation)
+    yield from score_warnings(evaluation)
     yield from _untrained_warnings(run)
     yield from _stage_warnings(run)
     if run.record.corpus is not None:

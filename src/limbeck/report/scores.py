@@ -64,24 +64,24 @@ def _column_figures(key: str, model: studies.Scores) -> list[studies.ColumnFigur
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
     """Return a model's share of its teacher's score, in percent.
 
-    There is none where the share is unknown, where either score is meaningless, and where the teacher is not above
-    chance: such a teacher cannot do the task.
+    There is none where the share is unknown, where either score is meaningless, and where either model is not above
+    chance: such a teacher cannot do the task, and a guesser would keep as much as such a student.
     """
-    if is_meaningless(key, model):
+    if is_meaningless(key, model) or _is_at_chance(key, model):
         return None
     if teacher is not None and (is_meaningless(key, teacher) or _is_at_chance(key, teacher)):
         return None
     return model.retention.get(key)
 
 
-def _is_at_chance(key: str, teacher: studies.Scores) -> bool:
-    """Return whether a teacher's score is not above that of a model that does not read the rows.
+def _is_at_chance(key: str, model: studies.Scores) -> bool:
+    """Return whether a model's score is not above that of a model that does not read the rows.
 
     Args:
         key: The key of a column or of an average. An average is at chance if one of its scores is.
-        teacher: The scores of the teacher.
+        model: The scores of the model.
     """
-    for figure in _column_figures(key, teacher):
+    for figure in _column_figures(key, model):
         # A single run has an interval over the rows. Several runs have none; their mean is compared as it is.
         lowest = figure.mean
         ends = ends_of(figure.interval)

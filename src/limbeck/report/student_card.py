@@ -42,7 +42,7 @@ from limbeck.report.gains import gain_sentences
 from limbeck.report.languages import NOTE, languages_table
 from limbeck.report.names import folder_name
 from limbeck.report.quality import comparison_markdown, comparison_rows
-from limbeck.report.quality_notes import reasons_against, weak_teacher_lines
+from limbeck.report.quality_notes import reasons_against, score_warnings
 from limbeck.report.reliable import reliable_figures
 from limbeck.report.student_results import development_results, held_out_results
 from limbeck.report.task_scores import TaskScores, hub_results
@@ -256,9 +256,9 @@ class StudentCard:
         return "The student's quality was not measured in this run."
 
     @property
-    def weak_teachers(self) -> list[str]:
-        """Warnings of teachers that are weak on the task themselves; none where the card has no scores of the task."""
-        return list(weak_teacher_lines(self.evaluation))
+    def score_warnings(self) -> list[str]:
+        """Warnings of scores that are weak or guessed; none where the card has no scores of the task."""
+        return list(score_warnings(self.evaluation))
 
     @property
     def missing_gain(self) -> str:

@@ -13,7 +13,12 @@ from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
 from limbeck.report.gains import gain_of
 from limbeck.report.names import metric_of_rows
-from limbeck.report.reliable import interval_of_retrieval, is_reliable_agreement, is_reliable_retrieval
+from limbeck.report.reliable import (
+    interval_of_retrieval,
+    is_reliable_agreement,
+    is_reliable_retrieval,
+    is_student_at_chance,
+)
 from limbeck.report.scored_rows import only_answer
 
 _PASSAGE_RETRIEVAL = "retrieving a passage by a sentence taken from it"
@@ -78,12 +83,15 @@ def _published_of_retrieval(evaluation: records.RunEvaluation) -> set[str]:
 
 
 def _published_of_rows(scores: records.DevelopmentFigures) -> set[str]:
-    """Return the names of the student's scores on development rows that are published."""
+    """Return the names of the student's scores on development rows that are published.
+
+    They are clearly above those of the untrained start, and those of a guesser.
+    """
     is_gained_by_metric = {}
     for metric, value in scores.student.items():
         if metric in METRIC_NAMES and value is not None:
             is_gained = _is_gained(value, scores.start.get(metric), scores.intervals.get(metric))
-            is_gained_by_metric[metric] = is_gained
+            is_gained_by_metric[metric] = is_gained and not is_student_at_chance(scores, metric)
     return _published(is_gained_by_metric, scores.metric)
 
 

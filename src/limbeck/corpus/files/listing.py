@@ -18,6 +18,9 @@ from limbeck.corpus.files.saved_datasets import is_saved, saved_files
 from limbeck.corpus.messages import safe_name
 from limbeck.errors import CorpusError
 
+_TASK_FILES = (".yaml", ".yml")
+"""Suffixes of task files, which name labelled rows."""
+
 
 def match_pattern(pattern: Path) -> list[Path]:
     """Return the paths that match a glob pattern, sorted; `**` does not follow links, so it always ends.
@@ -90,7 +93,7 @@ def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
 
     Args:
         suffixes: The supported suffixes.
-        path: The file. If it is a table, the text also says how tables are read.
+        path: The file. If it is a table or a task file, the text also says how such a file is read.
     """
     types = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
     suffix = suffix_of(path)
@@ -98,6 +101,11 @@ def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
     if is_table:
         types += (
             " Tables are read as labelled rows: give corpus.task. To read the text of a .csv or .tsv file, name it."
+        )
+    if suffix in _TASK_FILES:
+        types += (
+            " A task file names labelled rows, for methods that learn from rows. For a method that learns from text, "
+            "name the file with the text, such as a .txt, .csv or .tsv file."
         )
     return types
 
