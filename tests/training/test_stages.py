@@ -5,6 +5,7 @@ from string import Template
 
 import pytest
 import torch
+from rich.console import Console
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 import limbeck
@@ -190,3 +191,18 @@ def test_a_stage_without_scores_knows_the_classes_of_the_stage_that_teaches_them
     plan = limbeck.validate(recipe)
     assert [choice.corpus.labels for choice in plan.stages] == [("LABEL_0", "LABEL_1", "LABEL_2")] * 2
     assert limbeck.distill(recipe).record["status"] == "finished"
+
+
+def test_a_run_says_which_layers_learn_from_others_than_they_start_from(recipe, capsys):
+    layers = len(AutoModel.from_pretrained(recipe["teacher"]["model"]).encoder.layer)
+    recipe["student"] = {"shape": layers - 1, "initialise": {"layers": "ends"}}
+    recipe["stages"][0]["method"] = {"name": "hidden_states", "mapping": "uniform"}
+    limbeck.distill(recipe, console=Console(width=500))
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "learns from its" in line]
+    assert line.startswith("stage hidden_states: layer ")
+    assert "set mapping: ends in the method" in line
+
+    agreeing = elsewhere(recipe, recipe["output"] + "-again")
+    agreeing["stages"][0]["method"]["mapping"] = "ends"
+    limbeck.distill(agreeing, console=Console(width=500))
+    assert "learns from its" not in capsys.readouterr().out

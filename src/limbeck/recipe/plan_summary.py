@@ -59,7 +59,7 @@ def summarise_plan(
         if classes:
             lines[f"classes of stage {number}"] = classes
 
-        layers = _summarise_other_layers(student, stage)
+        layers = describe_other_layers(student, stage)
         if layers:
             lines[f"layers of stage {number}"] = layers
 
@@ -156,7 +156,7 @@ def _summarise_term(term: Term) -> str:
     return f"{term.weight:g} x {term.objective}({streams})"
 
 
-def _summarise_other_layers(student: StudentPlan, stage: StagePlan) -> str:
+def describe_other_layers(student: StudentPlan, stage: StagePlan) -> str:
     """The layers of the student that learn from other layers of the teacher than they start from; empty for none.
 
     Args:
@@ -187,8 +187,8 @@ def _summarise_other_layers(student: StudentPlan, stage: StagePlan) -> str:
     if not differing:
         return ""
     return (
-        f"{', '.join(differing)}, since the start does not know the method's mapping; student.initialise.layers takes "
-        "a list of the layers to start from"
+        f"{', '.join(differing)}, since the start does not know the method's mapping; set mapping: ends in the method, "
+        "or list the layers to start from in student.initialise.layers"
     )
 
 

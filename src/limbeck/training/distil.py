@@ -16,6 +16,7 @@ from limbeck.core.progress_bars import ProgressBar, activity, print_plain
 from limbeck.models.quiet import quiet
 from limbeck.recipe.chosen_models import describe_random_start
 from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.plan_summary import describe_other_layers
 from limbeck.recipe.student_head import describe_missing_head
 from limbeck.training.changed_steps import steps_changes
 from limbeck.training.endings import endings_recorded
@@ -112,6 +113,7 @@ def distil(
                 print_plain(console, line, "yellow")
             if plan.stages and not resume:
                 _warn_of_random_start(plan, console)
+                _tell_other_layers(plan, console)
                 missing_head = describe_missing_head(plan.stages)
                 if missing_head is not None:
                     print_plain(console, missing_head, "yellow")
@@ -139,6 +141,14 @@ def _warn_of_random_start(plan: RunPlan, console: Console) -> None:
     line = describe_random_start(plan.student_plan)
     if line is not None and "student" not in reasons:
         print_plain(console, line, "yellow")
+
+
+def _tell_other_layers(plan: RunPlan, console: Console) -> None:
+    """Print which layers of the student learn from other layers of the teacher than they start from, stage by stage."""
+    for stage in plan.stages:
+        layers = describe_other_layers(plan.student_plan, stage)
+        if layers:
+            print_plain(console, f"stage {stage.spec.title}: {layers}.")
 
 
 def _new_steps_changes(plan: RunPlan, folder: Path, run: records.Run) -> list[records.StepsChange]:
