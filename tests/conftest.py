@@ -8,6 +8,7 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Of processes that tests start, beside each other.
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,7 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Hand ``--update-golden`` to the snapshots, also in the processes of pytest-xdist; load the fixtures in these."""
     # Speedups of a busy machine are left out, and other tests keep it busy.
-    os.getloadavg = lambda: (0.0, 0.0, 0.0)
+    processor_times = psutil.cpu_times()
+    psutil.cpu_times = lambda: processor_times
     if config.getoption("--update-golden"):
         os.environ[UPDATE] = "1"
     if config.getoption("dist", "no") == "no":  # The process that spreads the tests needs no torch.

@@ -144,6 +144,14 @@ def test_the_checkpoint_of_a_run_is_shown_where_its_heartbeat_names_none(tmp_pat
     assert "checkpoint: step 46" in limbeck.shown("status", folder)
 
 
+def test_a_finished_run_has_the_checkpoints_that_it_has_kept(tmp_path, limbeck):
+    folder = write_run(tmp_path / "run", "finished")
+    assert json.loads((folder / HEARTBEAT).read_text())["checkpoint"] == 1000
+    assert "checkpoint: –" in limbeck.shown("status", folder)
+    (folder / "stages" / "1-vectors" / "checkpoint-1000").mkdir(parents=True)
+    assert "checkpoint: step 1,000" in limbeck.shown("status", folder)
+
+
 def test_a_dead_run_is_shown_with_the_commands_that_continue_or_end_it(tmp_path, limbeck):
     folder = write_run(tmp_path / "my run", "running")
     done = limbeck("status", folder)

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators import sentence_vectors
 from limbeck.evaluation.evaluators.document_search import Search
+from limbeck.evaluation.evaluators.prepared_task import PreparedTask
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.run.evaluation import run_evaluation
 from limbeck.evaluation.run.results_file import ResultsFile
@@ -311,3 +313,16 @@ def test_a_retrieval_is_scored_anew_where_the_folder_says_another_length(folder,
     # A folder that reads at least as much as the settings say has the cell of earlier versions.
     assert [cell.settings.get("reader_lengths") for cell in cells] == [None, [5]]
     assert scores[5] != scores[64] == scores[256]
+
+
+def test_the_tokens_of_texts_are_estimated_by_their_letters_each_text_once():
+    rows = [
+        LabelledRow(id="0", text="x" * 40, pair="y" * 400, label=1.0),
+        LabelledRow(id="1", text="x" * 40, pair="z" * 7, label=0.0),
+        LabelledRow(id="2", text="", pair=None, label=0.0),
+    ]
+    task = SimpleNamespace(name="t", kind="similarity")
+    prepared = PreparedTask(task, {"test": rows})
+    # 40 letters are 10 tokens and a special one, and 7 letters are one token and a special one.
+    assert prepared.count_tokens("test", 64) == 11 + 64 + 2
+    assert prepared.count_tokens("test", 5) == 5 + 5 + 2

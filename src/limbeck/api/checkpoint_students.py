@@ -45,11 +45,15 @@ def find_checkpoint(name: object) -> RunCheckpoint | None:
     run_of_short_path = place.parent
     run_of_full_path = place.parent.parent.parent
     if (run_of_short_path / RUN_RECORD).is_file():
-        checkpoints = [checkpoint for checkpoint in checkpoints_of(run_of_short_path) if checkpoint.name == place.name]
+        all_checkpoints = checkpoints_of(run_of_short_path)
+        checkpoints = [checkpoint for checkpoint in all_checkpoints if checkpoint.name == place.name]
     elif (run_of_full_path / RUN_RECORD).is_file():
-        checkpoints = [checkpoint for checkpoint in checkpoints_of(run_of_full_path) if checkpoint.folder == place]
+        all_checkpoints = checkpoints_of(run_of_full_path)
+        checkpoints = [checkpoint for checkpoint in all_checkpoints if checkpoint.folder == place]
     else:
         return None
+    if not all_checkpoints:
+        raise OutputError(f"The run has no checkpoint '{folder}', and no other one; give the run for its student.")
     if not checkpoints:
         raise OutputError(f"The run has no checkpoint '{folder}'; choose one from the run's folder '{STAGES}'.")
     if len(checkpoints) > 1:

@@ -163,6 +163,7 @@ def measure_models(
     for index, (batch, length) in enumerate(cases):
         progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
         token_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
+        core_demand = timing.CoreDemand(torch.get_num_threads())
         passes = time_passes(
             encoders,
             token_ids,
@@ -171,14 +172,14 @@ def measure_models(
             tell=tell_rounds(progress, f"{batch} x {length} tokens"),
         )
         # Programs on the CPU hardly slow down another device.
-        load = timing.load_of_core() if device.type == "cpu" else None
+        demand = core_demand.for_each_core() if device.type == "cpu" else None
         times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
         spread_of_model = {name: summarise(times_of_model) for name, times_of_model in times.items()}
         for name, times_of_model in times.items():
             size, forward = sizes[name]
             spread = spread_of_model[name]
             spreads = (spread_of_model[names[0]], spread)
-            is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], load) for times in spreads)
+            is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], demand=demand) for times in spreads)
             ratio = speedup(times[names[0]], times_of_model)
             reason = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
             note = reason

@@ -72,15 +72,19 @@ def status(
 
 
 def _with_checkpoint(run: RunStatus) -> RunStatus:
-    """Return a status with the run's last checkpoint, also where the heartbeat of `limbeck finish` names none."""
+    """Return a status with the run's last checkpoint.
+
+    The heartbeat of `limbeck finish` names none, and that of a finished run may name one that the run has removed.
+    """
     from limbeck.training.run_checkpoints import checkpoints_of
 
-    if run.checkpoint is not None:
+    is_finished = run.status == "finished"
+    if run.checkpoint is not None and not is_finished:
         return run
     checkpoints = checkpoints_of(run.folder)
-    if not checkpoints:
-        return run
-    return replace(run, checkpoint=checkpoints[-1].step)
+    if checkpoints:
+        return replace(run, checkpoint=checkpoints[-1].step)
+    return replace(run, checkpoint=None)
 
 
 def _print_lines(run: RunStatus) -> None:

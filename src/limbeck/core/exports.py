@@ -40,7 +40,9 @@ class Differences(Record):
 class Int8Latency(Record):
     """Both precisions, measured alternately, at one batch size and length.
 
-    `load` is the load average of the machine for each of its cores; None in older records.
+    `demand` is the cores that this process and others wanted, for each core that there is; see
+    `limbeck.core.timing.CoreDemand`. It is None in older records, some of which have `load`, the load average for each
+    core.
     """
 
     batch: int
@@ -54,6 +56,7 @@ class Int8Latency(Record):
     int8_p10_ms: Number | None = None
     int8_p90_ms: Number | None = None
     speedup: Number
+    demand: Number | None = None
     load: Number | None = None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from limbeck.core.devices import synchronise
@@ -33,6 +34,8 @@ _UNSTEADY = 1.5
 machine."""
 _BUSY_LOAD = 1.5
 """Load average for each core above which a machine counts as busy. A run that uses all cores has about 1."""
+_BUSY_DEMAND = 1.1
+"""Demand for each core above which a machine counts as busy; see `CoreDemand`."""
 BUSY_MARK = " *"
 """Stands behind a time of a busy machine in a table, and before the note on it."""
 _MOST_BEYOND_SHAPES = 1.5
@@ -160,27 +163,61 @@ def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 
-def load_of_core() -> float | None:
-    """Return the load average of the machine over the last minute, for each of its cores.
+class CoreDemand:
+    """Measures how many cores are wanted for each core that there is, from its making on.
 
-    It is the number of processes that ran or waited for a core. None where the system does not tell it.
+    Wanted are the threads of this process, and the cores that other programs use. Above 1 the programs wait for each
+    other. A steady neighbour is seen here, and not in the spread of the times.
+
+    Args:
+        threads: Threads of the work that is timed.
     """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._began = time.perf_counter()
+        self._seconds_of_others = _seconds_of_others()
+
+    def for_each_core(self) -> float | None:
+        """Return the demand so far; None where the system does not tell how long other programs ran."""
+        seconds_of_others = _seconds_of_others()
+        seconds = time.perf_counter() - self._began
+        if seconds_of_others is None or self._seconds_of_others is None or seconds <= 0:
+            return None
+        # The system counts in steps of a hundredth of a second, so that the difference may be a little below 0.
+        cores_of_others = max(0.0, seconds_of_others - self._seconds_of_others) / seconds
+        return (self._threads + cores_of_others) / (os.cpu_count() or 1)
+
+
+def _seconds_of_others() -> float | None:
+    """Return the processor seconds of all programs but this process since the machine was started; None if unknown."""
     try:
-        load, _, _ = os.getloadavg()
-    except (AttributeError, OSError):
+        times = psutil.cpu_times()._asdict()
+        own = psutil.Process().cpu_times()
+    except (OSError, psutil.Error):
         return None
-    return load / (os.cpu_count() or 1)
+    busy = 0.0
+    for name, seconds in times.items():
+        # Guests are counted as the programs that run them.
+        if name not in ("idle", "iowait", "guest", "guest_nice"):
+            busy += seconds
+    return busy - own.user - own.system
 
 
-def is_unsteady(p10_ms: float | None, p90_ms: float | None, load: float | None = None) -> bool:
-    """Return whether the machine was busy: the times of a model spread widely, or more programs ran than it has cores.
+def is_unsteady(
+    p10_ms: float | None, p90_ms: float | None, *, load: float | None = None, demand: float | None = None
+) -> bool:
+    """Return whether the machine was busy: the times of a model spread widely, or programs wanted more than its cores.
 
     Args:
         p10_ms: The 10th percentile of the times; None where it is not known.
         p90_ms: The 90th percentile.
-        load: The load average for each core, as `load_of_core` gives it; None where it is not known.
+        load: The load average for each core in records of earlier versions; None in others.
+        demand: The demand for each core while the times were measured, see `CoreDemand`; None where it is not known.
     """
     if load is not None and load > _BUSY_LOAD:
+        return True
+    if demand is not None and demand > _BUSY_DEMAND:
         return True
     if p10_ms is None or p90_ms is None:
         return False

@@ -25,9 +25,9 @@ from limbeck.core.records import BatchLatency, Latency, Times
 from limbeck.core.timing import (
     FEWEST_ROUNDS,
     MOST_ROUNDS,
+    CoreDemand,
     Tell,
     TooSlowError,
-    load_of_core,
     speedup,
     summarise,
     take_turns,
@@ -174,6 +174,7 @@ def measure_latency(
             most_seconds = None
             if left_out is not None and index > 0:
                 most_seconds = longest_rounds(seconds)
+            demand = CoreDemand(torch.get_num_threads())
             try:
                 passes = time_passes(
                     {"teacher": timed_teacher, "student": timed_student},
@@ -191,7 +192,7 @@ def measure_latency(
             batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
             # Programs on the CPU hardly slow down another device.
             if device.type == "cpu":
-                batch.load = load_of_core()
+                batch.demand = demand.for_each_core()
             batches.append(batch)
     return Latency(
         batches=batches,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.timing import load_of_core, speedup, summarise, tell_rounds
+from limbeck.core.timing import CoreDemand, speedup, summarise, tell_rounds
 from limbeck.evaluation.latency import PassTime, time_passes, wall_times
 from limbeck.export.onnx import LARGEST_FILE, onnx_bytes, open_session, quiet_converters
 from limbeck.models.loaded import LoadedModel
@@ -102,19 +102,20 @@ def measure_int8(
     rows = []
     for index, (batch, length) in enumerate(cases):
         progress = part_of(report, index / len(cases), (index + 1) / len(cases))
+        demand = CoreDemand(torch.get_num_threads())
         passes = time_passes(
             runs,
             torch.randint(source.model.config.vocab_size, (batch, length), generator=generator),
             seconds=seconds / len(cases),
             tell=tell_rounds(progress, f"latency, {batch} x {length} tokens"),
         )
-        rows.append(_latency_row(batch, length, passes))
+        rows.append({**_latency_row(batch, length, passes), "demand": demand.for_each_core()})
     sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
     return {"megabytes": sizes, "latency": rows}
 
 
 def _latency_row(batch: int, length: int, passes: Mapping[str, list[PassTime]]) -> dict[str, Any]:
-    """Return the latencies at one batch size and length, as `limbeck.core.exports.Int8Latency` in plain values.
+    """Return the latencies at one batch size and length, as `limbeck.core.exports.Int8Latency` has them.
 
     Args:
         batch: Number of texts.
@@ -134,7 +135,6 @@ def _latency_row(batch: int, length: int, passes: Mapping[str, list[PassTime]]) 
         row[f"{name}_p10_ms"] = spread["p10_ms"]
         row[f"{name}_p90_ms"] = spread["p90_ms"]
     row["speedup"] = speedup(times["float32"], times["int8"])
-    row["load"] = load_of_core()
     return row
 
 

@@ -208,7 +208,7 @@ def speed_of(row: Int8Latency) -> str:
 def _was_busy(row: Int8Latency) -> bool:
     """Return whether the machine was busy, so that the milliseconds are too long."""
     times = ((row.float32_p10_ms, row.float32_p90_ms), (row.int8_p10_ms, row.int8_p90_ms))
-    return any(timing.is_unsteady(p10_ms, p90_ms, row.load) for p10_ms, p90_ms in times)
+    return any(timing.is_unsteady(p10_ms, p90_ms, load=row.load, demand=row.demand) for p10_ms, p90_ms in times)
 
 
 def busy_line(rows: Sequence[Int8Latency]) -> str:

@@ -364,7 +364,10 @@ def has_doubtful_times(batch: BatchLatency) -> bool:
 
 def is_unsteady(batch: BatchLatency) -> bool:
     """Return whether the machine was busy while a batch was timed; see `timing.is_unsteady`."""
-    return any(timing.is_unsteady(times.p10_ms, times.p90_ms, batch.load) for times in (batch.teacher, batch.student))
+    for times in (batch.teacher, batch.student):
+        if timing.is_unsteady(times.p10_ms, times.p90_ms, load=batch.load, demand=batch.demand):
+            return True
+    return False
 
 
 def caution_of_speedup(batch: BatchLatency) -> str:

@@ -43,8 +43,9 @@ class BatchLatency(Record):
         transformer_speedup: The same of the blocks.
         shape_ratio: The work of the teacher's blocks by that of the student's, by their shapes; see
             `limbeck.evaluation.costs.work_ratio`. None where their architectures differ, and in older records.
-        load: The load average of the machine for each of its cores, at the end of the rounds. None where the system
-            does not tell it, and in older records.
+        demand: The cores that this process and others wanted in the rounds, for each core that there is; see
+            `limbeck.core.timing.CoreDemand`. None where the system does not tell it, and in older records.
+        load: The load average of the machine for each of its cores, in records of earlier versions.
     """
 
     batch_size: int | None = None
@@ -56,6 +57,7 @@ class BatchLatency(Record):
     speedup: Number | None = None
     transformer_speedup: Number | None = None
     shape_ratio: Number | None = None
+    demand: Number | None = None
     load: Number | None = None
 
 

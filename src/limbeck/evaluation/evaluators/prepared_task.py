@@ -32,6 +32,8 @@ _CACHE = "evaluation"
 
 TRAINING_COST = 3
 """Cost of a token that is trained on, in forward passes: the backward pass costs as much as two of them."""
+_LETTERS_OF_A_TOKEN = 4
+"""Letters of a token of English text, about."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,14 @@ class PreparedTask:
         return folder / _name_of_file(number)
 
     def count_tokens(self, split: str, length: int = 0) -> int:
-        """Return the number of tokens of a split; without files of tokens, `length` is the estimate for each row."""
+        """Return the number of tokens of a split, an estimate by the letters of its texts without files of tokens.
+
+        Args:
+            split: The split.
+            length: Most tokens of a text, for the estimate.
+        """
         if self.folder is None:
-            return length * len(self.rows[split])
+            return _estimate_tokens(self.rows[split], length)
         return _count_tokens(self.tokens(split))
 
     def decode(self, split: str, outputs: Outputs) -> Predictions:
@@ -299,6 +306,22 @@ def _with_longer_lengths(notes: Sequence[str], length: int, positions: int | Non
 @cache
 def _count_tokens(path: Path) -> int:
     return int(pc.sum(token_files.open_columns(path).data.column("length")).as_py() or 0)
+
+
+def _estimate_tokens(rows: Sequence[LabelledRow], length: int) -> int:
+    """Estimate the tokens of rows whose texts are read one by one, each different text once.
+
+    Args:
+        rows: The rows.
+        length: Most tokens of a text.
+    """
+    texts: set[str] = set()
+    for row in rows:
+        texts.add(row.text)
+        texts.add(row.pair or "")
+    # A single text has no second one, and a document of a retrieval may have no query.
+    texts.discard("")
+    return sum(min(length, len(text) // _LETTERS_OF_A_TOKEN + 1) for text in texts)
 
 
 def _name_of_file(number: int) -> str:

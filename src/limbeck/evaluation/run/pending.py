@@ -127,8 +127,8 @@ def work_of(cells: Collection[ReadyCell], models: Mapping[str, PlannedModel]) ->
     # The attention has four square matrices (query, key, value, output), the feed-forward network two of hidden x ffn.
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
 
-    # Where texts are read without a file of tokens, every row is taken to be as long as the point allows. The point of
-    # an evaluator from outside the package may say no length.
+    # Where texts are read without a file of tokens, the length bounds the estimate of each text. The point of an
+    # evaluator from outside the package may say no length.
     length = getattr(point, "length", 0)
     scored_tokens = 0
     for ready in cells:
