@@ -4,8 +4,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from limbeck import distill
+from limbeck import distill, report
 from limbeck.errors import Interrupted, OutputError
 from limbeck.report.collect import collect
 from limbeck.report.run_warnings import warnings_of
@@ -53,19 +54,27 @@ def test_under_a_constant_rate_it_ends_like_a_run_with_so_many_steps(make, tmp_p
     assert run.ended_early is None
 
 
-def test_under_another_schedule_record_report_and_card_say_so(make):
+def test_under_another_schedule_terminal_record_report_and_card_say_so(make, capsys, tmp_path):
     recipe = make("linear")
     folder = stop_at(recipe, 3)
     # The options alone, over the recipe of the folder; twice, which is noted once.
     with at_step(4, send(signal.SIGINT)), pytest.raises(Interrupted):
-        distill(output=folder, resume=True, steps=8)
-    result = distill(output=folder, resume=True)
+        distill(output=folder, resume=True, steps=8, console=Console(width=500))
+    sentence = (
+        "Stage 'minilmv2' was extended at step 3 from 6 to 8 steps; a run of 8 steps from its start would give "
+        "another student, since the schedule 'linear' follows the number of steps."
+    )
+    assert sentence in capsys.readouterr().out
+    result = distill(output=folder, resume=True, console=Console(width=500))
+    assert sentence not in capsys.readouterr().out, "a change is told once"
     (change,) = result.run.steps_changes
     assert (change.schedule, change.as_from_start, result.run.stages[0].steps) == ("linear", False, 8)
-    sentence = f"{change}."
-    assert "was extended at step 3 from 6 to 8 steps: not the run that more steps would have been" in sentence
+    assert f"{change}." == sentence
     assert sentence in list(warnings_of(collect([folder])[0]))
     assert "**Extended.**" in (result.student / "README.md").read_text()
+    page = tmp_path / "page.html"
+    report(folder, output=page)
+    assert "whose student is another one: this run has changed its steps." in page.read_text()
 
 
 def test_down_to_the_step_reached_trains_nothing_and_below_it_is_refused(make, monkeypatch):

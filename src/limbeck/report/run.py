@@ -322,7 +322,10 @@ def _loss(value: float | None) -> Cell:
 def recipe(run: RunFolder) -> Iterator[Block]:
     """Show the recipe with all its defaults."""
     if run.recipe:
-        text = "All defaults are filled in; `limbeck distill recipe.yaml --output runs/again` repeats the run."
+        repeated = "repeats the run"
+        if any(not change.as_from_start for change in run.record.steps_changes):
+            repeated = "starts a run with these steps, whose student is another one: this run has changed its steps"
+        text = f"All defaults are filled in; `limbeck distill recipe.yaml --output runs/again` {repeated}."
         yield Paragraph(text)
         yield Code("Resolved recipe", run.recipe, "yaml")
 

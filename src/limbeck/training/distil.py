@@ -102,7 +102,10 @@ def distil(
         with endings_recorded(record, folder), quiet():
             seeds = {"run": recipe.seed}
             if resume:
-                record.run.steps_changes += ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
+                changes = ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
+                record.run.steps_changes += changes
+                for change in changes:
+                    print_plain(console, f"{change}.", "yellow")
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             with activity(console, "loading the teacher's tokenizer"):
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)

@@ -494,10 +494,9 @@ class StepsChange(Record):
         if self.as_from_start:
             return sentence
         # The steps that were done followed the schedule of the old number of steps.
-        amount = "more" if self.after > self.before else "fewer"
         return (
-            f"{sentence}: not the run that {amount} steps would have been, since the schedule '{self.schedule}' and "
-            "what follows it depend on the number of steps"
+            f"{sentence}; a run of {self.after:,} steps from its start would give another student, since the schedule "
+            f"'{self.schedule}' follows the number of steps"
         )
 
 
