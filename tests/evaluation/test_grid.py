@@ -80,7 +80,7 @@ def test_a_line_for_each_kind():
             "QNLI train: 2 x row cut to the longest length (such as row 1, row 9)",
         ]
     ) == [
-        "RTE train: 24 rows (the published set has 2,490); also incomplete: MNLI train",
+        "RTE train: 24 rows (the published set has 2,490); also incomplete: MNLI train: 3 rows",
         "RTE train: 1,024 x row cut to the longest length (such as row 17); likewise MNLI validation_matched",
         "AX: no test file found; likewise XNLI",
         "QNLI train: 2 x row cut to the longest length (such as row 1, row 9)",

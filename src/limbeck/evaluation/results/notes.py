@@ -83,17 +83,17 @@ def _likewise(notes: list[str]) -> str:
     """
     if not notes:
         return ""
+    # The splits have different numbers of rows, so that "likewise" would be wrong of them, and each has its own number.
+    is_on_numbers_of_rows = PUBLISHED in notes[0]
     subjects: list[str] = []
     for note in notes:
-        subject, _, _ = note.partition(": ")
+        subject, _, _ = note.partition(" (" if is_on_numbers_of_rows else ": ")
         if subject not in subjects:
             subjects.append(subject)
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
     if len(subjects) > _SHOWN_SUBJECTS:
         shown += f" and {len(subjects) - _SHOWN_SUBJECTS} more"
 
-    # The other splits have other numbers of rows than the first one, so that "likewise" would be wrong of them.
-    is_on_numbers_of_rows = PUBLISHED in notes[0]
     if is_on_numbers_of_rows:
         return f"; also incomplete: {shown}"
     return f"; likewise {shown}"
