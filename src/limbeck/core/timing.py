@@ -193,7 +193,7 @@ def _seconds_of_others() -> float | None:
     """Return the processor seconds of all programs but this process since the machine was started; None if unknown."""
     try:
         times = psutil.cpu_times()._asdict()
-        own = psutil.Process().cpu_times()
+        times_of_process = psutil.Process().cpu_times()
     except (OSError, psutil.Error):
         return None
     busy = 0.0
@@ -201,7 +201,7 @@ def _seconds_of_others() -> float | None:
         # Guests are counted as the programs that run them.
         if name not in ("idle", "iowait", "guest", "guest_nice"):
             busy += seconds
-    return busy - own.user - own.system
+    return busy - times_of_process.user - times_of_process.system
 
 
 def is_unsteady(

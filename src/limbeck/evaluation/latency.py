@@ -174,7 +174,7 @@ def measure_latency(
             most_seconds = None
             if left_out is not None and index > 0:
                 most_seconds = longest_rounds(seconds)
-            demand = CoreDemand(torch.get_num_threads())
+            core_demand = CoreDemand(torch.get_num_threads())
             try:
                 passes = time_passes(
                     {"teacher": timed_teacher, "student": timed_student},
@@ -192,7 +192,7 @@ def measure_latency(
             batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
             # Programs on the CPU hardly slow down another device.
             if device.type == "cpu":
-                batch.demand = demand.for_each_core()
+                batch.demand = core_demand.for_each_core()
             batches.append(batch)
     return Latency(
         batches=batches,

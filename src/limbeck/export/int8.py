@@ -102,20 +102,24 @@ def measure_int8(
     rows = []
     for index, (batch, length) in enumerate(cases):
         progress = part_of(report, index / len(cases), (index + 1) / len(cases))
-        demand = CoreDemand(torch.get_num_threads())
+        core_demand = CoreDemand(torch.get_num_threads())
         passes = time_passes(
             runs,
             torch.randint(source.model.config.vocab_size, (batch, length), generator=generator),
             seconds=seconds / len(cases),
             tell=tell_rounds(progress, f"latency, {batch} x {length} tokens"),
         )
-        rows.append({**_latency_row(batch, length, passes), "demand": demand.for_each_core()})
+        row = _latency_row(batch, length, passes)
+        row["demand"] = core_demand.for_each_core()
+        rows.append(row)
     sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
     return {"megabytes": sizes, "latency": rows}
 
 
 def _latency_row(batch: int, length: int, passes: Mapping[str, list[PassTime]]) -> dict[str, Any]:
-    """Return the latencies at one batch size and length, as `limbeck.core.exports.Int8Latency` has them.
+    """Return the latencies at one batch size and length, as `limbeck.core.exports.Int8Latency` in plain values.
+
+    The demand for cores is added by the caller, who knows when the passes began.
 
     Args:
         batch: Number of texts.

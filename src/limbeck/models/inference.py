@@ -18,6 +18,9 @@ from limbeck.models import tokenizers
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.sentence_heads import SentenceHead
 
+_TOKENS_ON_CPU = 4096
+"""Most tokens of a batch on a CPU, where larger batches are not faster, and progress comes between two batches."""
+
 
 def encoder_of(model: nn.Module) -> nn.Module:
     """Return the encoder inside a task model (`BertModel` in `BertForMaskedLM`), or the model itself."""
@@ -46,10 +49,6 @@ def longest_input(model: nn.Module) -> int | None:
     if isinstance(limit, int) and limit > 0:
         return int(limit)
     return None
-
-
-_TOKENS_ON_CPU = 4096
-"""Most tokens of a batch on a CPU, where larger batches are not faster, and progress comes between two batches."""
 
 
 class Batch(NamedTuple):

@@ -85,9 +85,13 @@ def _likewise(notes: list[str]) -> str:
         return ""
     # The splits have different numbers of rows, so that "likewise" would be wrong of them, and each has its own number.
     is_on_numbers_of_rows = PUBLISHED in notes[0]
+    end_of_subject = ": "
+    if is_on_numbers_of_rows:
+        # The published number of rows stands in brackets.
+        end_of_subject = " ("
     subjects: list[str] = []
     for note in notes:
-        subject, _, _ = note.partition(" (" if is_on_numbers_of_rows else ": ")
+        subject, _, _ = note.partition(end_of_subject)
         if subject not in subjects:
             subjects.append(subject)
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
