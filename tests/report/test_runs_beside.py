@@ -156,6 +156,12 @@ def test_a_start_that_is_trained_already_has_another_name_everywhere(copied, pag
     assert "untrained" not in text.lower()
 
 
+def words_on_recipe(part):
+    """The sentence above the recipe on the page of a run."""
+    [section] = [section for section in part.sections if section.title == "Recipe"]
+    return section.blocks[0].text
+
+
 def test_a_run_that_was_ended_early_is_told_apart_from_whole_ones(copied, page_of):
     early_end = {"stage": "vectors", "step": 30, "planned_steps": 60}
     folders = [copied(name="whole"), copied(name="early", edit={"ended_early": early_end})]
@@ -165,6 +171,9 @@ def test_a_run_that_was_ended_early_is_told_apart_from_whole_ones(copied, page_o
     shown = "finished, ended early at step 30 of 60 of stage 'vectors'"
     assert statuses == ["finished", shown]
     assert whole.subtitle.endswith("; finished") and early.subtitle.endswith(f"; {shown}")
+    # Its recipe has all steps, so that it does not repeat the run.
+    assert words_on_recipe(whole).endswith("`limbeck distill recipe.yaml --output runs/again` repeats the run.")
+    assert words_on_recipe(early).endswith("trains a student to the last step, which this run did not reach.")
 
 
 def test_a_run_without_a_figure_says_why_in_its_cell_and_below_the_plots(copied, page_of):

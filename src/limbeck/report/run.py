@@ -323,7 +323,9 @@ def recipe(run: RunFolder) -> Iterator[Block]:
     """Show the recipe with all its defaults."""
     if run.recipe:
         repeated = "repeats the run"
-        if any(not change.as_from_start for change in run.record.steps_changes):
+        if run.record.ended_early is not None:
+            repeated = "trains a student to the last step, which this run did not reach"
+        elif any(not change.as_from_start for change in run.record.steps_changes):
             repeated = "starts a run with these steps, whose student is another one: this run has changed its steps"
         text = f"All defaults are filled in; `limbeck distill recipe.yaml --output runs/again` {repeated}."
         yield Paragraph(text)
