@@ -10,6 +10,7 @@ from limbeck.benchmark.model import load_or_make, measure_models, measure_size, 
 from limbeck.benchmark.tables import model_blocks
 from limbeck.core.console_blocks import console as shown
 from limbeck.core.studies import Costs
+from limbeck.core.timing import FEWEST_ROUNDS, MOST_ROUNDS
 from limbeck.errors import RecipeError
 from limbeck.models.blueprint import names_shape
 from limbeck.report.costs import costs_table
@@ -118,7 +119,9 @@ def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, is_busy, 
     monkeypatch.setattr("limbeck.core.timing.is_unsteady", lambda *_, **__: is_busy)
     if note is not None:
         note += " as the first model, but the shapes of the two give about 2x"
-    first, second = measure_models(names, device=CPU, batch_sizes=[3], lengths=[8], seconds=0.01)
+    # Few rounds say less too, so that there are many.
+    first, second = measure_models(names, device=CPU, batch_sizes=[3], lengths=[8], seconds=5)
+    assert second["rounds"] == MOST_ROUNDS
     busy = "at 3 x 8 tokens the machine was busy, so the times are longer than on an idle one. A speedup compares"
     assert first["speedup"] == 1 and (first["note"] or "").startswith(busy if is_busy else "")
     console = Console(width=300, record=True, file=io.StringIO())
@@ -139,6 +142,15 @@ def test_a_speedup_that_the_shapes_cannot_give_is_a_dash(names, ratio, is_busy, 
         assert second["speedup"] is None and second["note"].startswith(f"at 3 x 8 tokens {note} at most. The machine")
         assert text.count(f"{names[1]}: at 3 x 8 tokens {note}") == 2
         assert "4.64x" not in text.replace(note, "") and "0.216x" not in text
+
+
+def test_a_speedup_of_few_rounds_is_within_the_shapes(monkeypatch):
+    monkeypatch.setattr("limbeck.benchmark.model.speedup", lambda first, other: 1.0 if first is other else 2.1)
+    monkeypatch.setattr("limbeck.core.timing.is_unsteady", lambda *_, **__: False)
+    first, second = measure_models(("2x24", "1x24"), device=CPU, batch_sizes=[3], lengths=[8], seconds=0.001)
+    assert first["rounds"] == second["rounds"] == FEWEST_ROUNDS
+    assert first["speedup"] == 1 and second["speedup"] is None
+    assert "it was 2.1x as fast as the first model" in second["note"] and "the rounds were few" in second["note"]
 
 
 def test_shapes_are_told_from_models(bert_folder, tmp_path, monkeypatch):

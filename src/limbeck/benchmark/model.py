@@ -119,7 +119,7 @@ def measure_models(
     """Measure the size of encoders, and time their forward passes alternately.
 
     The batches have no padding. `speedup` compares each model with the first. It is None, and `note` says why, where
-    the shapes of the two models cannot give it, because the machine was busy. `note` also says where a machine was busy
+    the shapes of the two models cannot give it, because the machine was busy or the rounds were few. `note` also says where a machine was busy
     whose speedups may be right.
 
     Args:
@@ -181,7 +181,8 @@ def measure_models(
             spreads = (spread_of_model[names[0]], spread)
             is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], demand=demand) for times in spreads)
             ratio = speedup(times[names[0]], times_of_model)
-            reason = _note_on_shapes(ratio, work_ratios[name], is_busy=is_busy)
+            rounds = len(times_of_model)
+            reason = _note_on_shapes(ratio, work_ratios[name], rounds, is_busy=is_busy)
             note = reason
             if is_busy and not reason:
                 note = _BUSY
@@ -193,7 +194,7 @@ def measure_models(
                 "device_type": device.type,
                 "batch": batch,
                 "length": length,
-                "rounds": len(times_of_model),
+                "rounds": rounds,
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
@@ -224,12 +225,13 @@ def _work_ratios(first: nn.Module, other: nn.Module, token_ids: Tensor) -> _Work
     return _WorkRatios(faster, slower)
 
 
-def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, *, is_busy: bool) -> str:
+def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, rounds: int, *, is_busy: bool) -> str:
     """Return the reason for which a speedup is left out, as the shapes cannot give it; empty where they can.
 
     Args:
         ratio: How many times as fast as the first model the other one was.
         work_ratios: Of the two models.
+        rounds: The number of rounds.
         is_busy: Whether the machine was busy while the two were timed; see `timing.is_unsteady`.
     """
     factor = ratio
@@ -239,11 +241,12 @@ def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, *, is_busy: bool) ->
         factor = 1 / ratio
         most = work_ratios.slower
         word = "slow"
-    if not timing.is_beyond_shapes(factor, most, is_busy=is_busy):
+    if not timing.is_beyond_shapes(factor, most, rounds=rounds, is_busy=is_busy):
         return ""
     return (
         f"it was {factor:.3g}x as {word} as the first model, but the shapes of the two give about {most:.3g}x at most. "
-        "The machine was busy, so no speedup is given; measure again on an idle machine."
+        "The machine was busy, or the rounds were few, so no speedup is given; measure again on an idle machine, with "
+        "more --seconds."
     )
 
 

@@ -43,11 +43,14 @@ _MOST_BEYOND_SHAPES = 1.5
 
 Smaller weights may fit into a faster memory, so that a student is faster than its shape says.
 """
-_MOST_BEYOND_SHAPES_IF_BUSY = 1.02
-"""The same factor for times of a busy machine, where another program may have slowed down one model more often.
+_MOST_BEYOND_SHAPES_IF_UNSURE = 1.02
+"""The same factor for times of a busy machine or of few rounds, where another program may have slowed down one model
+more often.
 
 On an idle machine the blocks of a student with half of equal layers are up to 2.02 times as fast.
 """
+_FEW_ROUNDS = 10
+"""Rounds below which a short disturbance can move the median of a speedup."""
 
 
 class TooSlowError(Exception):
@@ -224,19 +227,23 @@ def is_unsteady(
     return p90_ms > _UNSTEADY * p10_ms
 
 
-def is_beyond_shapes(ratio: float | None, shape_ratio: float | None, *, is_busy: bool = False) -> bool:
+def is_beyond_shapes(
+    ratio: float | None, shape_ratio: float | None, *, rounds: float | None = None, is_busy: bool = False
+) -> bool:
     """Return whether a speedup is far above what the shapes of the models can give; False where either is not known.
 
     Args:
         ratio: The first model's time by the second's.
         shape_ratio: The first model's work by the second's, by their shapes.
+        rounds: The number of rounds; None where it is not known.
         is_busy: Whether the times were measured on a busy machine.
     """
     if not ratio or not shape_ratio:
         return False
+    has_few_rounds = rounds is not None and rounds < _FEW_ROUNDS
     most_beyond = _MOST_BEYOND_SHAPES
-    if is_busy:
-        most_beyond = _MOST_BEYOND_SHAPES_IF_BUSY
+    if is_busy or has_few_rounds:
+        most_beyond = _MOST_BEYOND_SHAPES_IF_UNSURE
     return ratio > most_beyond * shape_ratio
 
 
@@ -252,7 +259,8 @@ def is_doubtful(
     """Return whether a speedup is too uncertain to be printed: of too few rounds, or measured on a busy machine.
 
     On a busy machine the median of the ratios and the ratio of the medians, two figures of one speedup, are apart. Or
-    the speedup is far above what the shapes of the models can give: another program slowed down one model more often.
+    the speedup is above what the shapes of the models can give: another program slowed down one model more often. In
+    few rounds a short disturbance suffices.
 
     Args:
         first: Median time of the model that the other is compared with.
@@ -264,7 +272,7 @@ def is_doubtful(
     """
     if rounds is not None and rounds < FEWEST_ROUNDS:
         return True
-    if is_beyond_shapes(ratio, shape_ratio, is_busy=is_busy):
+    if is_beyond_shapes(ratio, shape_ratio, rounds=rounds, is_busy=is_busy):
         return True
     if not first or not second or not ratio:
         return False
