@@ -165,6 +165,18 @@ def test_a_dead_run_is_shown_with_the_commands_that_continue_or_end_it(tmp_path,
     assert "Continue with" not in limbeck("status", folder).stdout
 
 
+def test_a_dead_run_that_has_saved_a_teacher_assistant_alone_cannot_be_ended(tmp_path, limbeck):
+    folder = write_run(tmp_path / "run", "running")
+    record = json.loads((folder / RUN_RECORD).read_text())
+    record["recipe"] = {"stages": [{"name": "assistant", "student": {"shape": "2x32"}}, {"name": "own"}]}
+    (folder / RUN_RECORD).write_text(json.dumps(record))
+    (folder / "stages" / "1-assistant" / "checkpoint-1000").mkdir(parents=True)
+    shown = limbeck("status", folder).stdout
+    assert "Continue with: limbeck distill --resume" in shown and "limbeck finish" not in shown
+    (folder / "stages" / "2-own" / "checkpoint-10").mkdir(parents=True)
+    assert "limbeck finish" in limbeck("status", folder).stdout
+
+
 def test_a_dead_run_without_a_checkpoint_is_said_to_begin_again(tmp_path, limbeck):
     folder = write_run(tmp_path / "run", "running")
     (folder / HEARTBEAT).write_text(json.dumps({**TRAINING, "time": NOW.isoformat(), "checkpoint": None}))

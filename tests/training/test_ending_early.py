@@ -196,6 +196,17 @@ def test_what_cannot_be_finished_is_refused_in_a_line(recipe, tmp_path):
         limbeck.finish(folder)
 
 
+def test_a_run_that_was_stopped_in_the_stage_of_an_assistant_has_no_student_to_keep(recipe):
+    [stage] = recipe["stages"]
+    assistant = {**stage, "name": "assistant", "student": {"shape": "2x24h4"}}
+    recipe["stages"] = [assistant, {**stage, "name": "own", "teacher": {"stage": "assistant"}}]
+    with at_step(1, send(signal.SIGINT)), pytest.raises(Interrupted, match="resume=True") as stopped:
+        distill(recipe)
+    assert "finish" not in str(stopped.value)
+    with pytest.raises(OutputError, match="has trained its student yet"):
+        limbeck.finish(recipe["output"])
+
+
 def test_all_checkpoints_stay_where_the_recipe_keeps_all(recipe):
     recipe["stages"][0]["training"] |= {"save_total_limit": None, "save_steps": 2}
     distill(recipe)

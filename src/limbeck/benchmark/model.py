@@ -119,8 +119,8 @@ def measure_models(
     """Measure the size of encoders, and time their forward passes alternately.
 
     The batches have no padding. `speedup` compares each model with the first. It is None, and `note` says why, where
-    the shapes of the two models cannot give it, because the machine was busy or the rounds were few. `note` also says where a machine was busy
-    whose speedups may be right.
+    the shapes of the two models cannot give it, because the machine was busy or the rounds were few. `note` also says
+    where a machine was busy whose speedups may be right.
 
     Args:
         names: Saved models or shapes, as `load_or_make` takes them; the others are compared with the first.

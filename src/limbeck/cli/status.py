@@ -108,7 +108,7 @@ def _print_lines(run: RunStatus) -> None:
 
 def _way_to_continue(run: RunStatus) -> str:
     """Return a sentence on how a dead run continues: by its own command, or by that of a comparison or a search."""
-    from limbeck.training.run_checkpoints import has_saved
+    from limbeck.training.run_checkpoints import has_saved, has_saved_assistants_alone
 
     for folder_above in run.folder.absolute().parents:
         for record, work, its_command in _WORK_WITH_RUNS:
@@ -119,6 +119,8 @@ def _way_to_continue(run: RunStatus) -> str:
     resume = f"limbeck distill --resume --output {place}"
     if run.checkpoint is None and not has_saved(run.folder):
         return f"No checkpoint was saved before, so it begins again with: {resume}"
+    if has_saved_assistants_alone(run.folder):
+        return f"Continue with: {resume}"
     return f"Continue with: {resume}; or keep the student as it is, with: limbeck finish {place}"
 
 

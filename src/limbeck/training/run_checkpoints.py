@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.core import paths
+from limbeck.core import paths, records
 
 _STAGE_NAME = re.compile(r"^(\d+)-(.+)$")
 """The name of a stage's folder, such as `1-minilmv2`: its number and its title."""
@@ -70,6 +70,19 @@ def has_saved(folder: Path) -> bool:
     if not stages.is_dir() and folder.parent.name == paths.STAGES:
         stages = folder.parent
     return any(has_state(stage) for stage in _subfolders(stages))
+
+
+def has_saved_assistants_alone(run: Path) -> bool:
+    """Whether all that a run has saved is of stages with a student of their own, such as a teacher assistant.
+
+    Then `limbeck finish` has no student to keep.
+    """
+    saved = [stage.name for stage in _subfolders(run / paths.STAGES) if has_state(stage)]
+    of_assistants = []
+    for number, stage in enumerate(records.load(records.Run, run).recipe.stages, start=1):
+        if stage.student is not None:
+            of_assistants.append(f"{number}-{stage.title}")
+    return bool(saved) and set(saved) <= set(of_assistants)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -34,6 +34,7 @@ from limbeck.training.log_file import log_lines
 from limbeck.training.measured_steps import MeasuredSteps
 from limbeck.training.module import DistillationModule
 from limbeck.training.rows import AnyCorpus, held_out_languages
+from limbeck.training.run_checkpoints import has_saved_assistants_alone
 from limbeck.training.sampler import grouped_padding_share
 from limbeck.training.seals import file_facts
 from limbeck.training.signals import InterruptSaver, MeasurementLeftError
@@ -423,11 +424,11 @@ class StageTraining:
         return shlex.quote(str(self.folder.parents[1]))
 
     def stopped(self, where: str) -> Interrupted:
-        """Return the error of a stopped run, with the command that continues it."""
-        return self.interrupt.error(
-            f"Stopped {where} Continue with: limbeck distill --resume --output {self._run_folder}; or keep the student "
-            f"as it is, with: limbeck finish {self._run_folder}"
-        )
+        """Return the error of a stopped run, with the command that continues it and the one that ends it."""
+        message = f"Stopped {where} Continue with: limbeck distill --resume --output {self._run_folder}"
+        if not has_saved_assistants_alone(self.folder.parents[1]):
+            message += f"; or keep the student as it is, with: limbeck finish {self._run_folder}"
+        return self.interrupt.error(message)
 
     def stopped_at_last_checkpoint(self) -> Interrupted:
         """Return the error of a stage that was stopped in the middle of a step."""
