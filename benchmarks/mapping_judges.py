@@ -98,7 +98,7 @@ class Measurement:
         return {"error": fit["error"], "sick_train": scored["value"], "processor_seconds": round(seconds, 1)}
 
     def trained(self, mappings: Sequence[Sequence[int]], steps: int, seed: int, share: float) -> Iterator[Any]:
-        """Train mappings side by side, and go through them: each with its student, its fitness and its share of the seconds."""
+        """Train mappings side by side, and go through them: each with its student, its fitness and its seconds."""
         from rich.console import Console
 
         from limbeck.recipe.load import load_recipe
