@@ -172,25 +172,42 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     train_rows = _read_all(files).rows
     development_rows = _read_all(development).rows
 
-    # A row to train on is left out if it differs from a development row only in case, punctuation and white space.
-    development_texts = {comparable_texts(row) for row in development_rows}
-    is_repeated = np.array([comparable_texts(row) in development_texts for row in train_rows])
-    for number in np.flatnonzero(is_repeated):
+    shared = find_shared_rows(train_rows, development_rows)
+    for number in np.flatnonzero(shared.is_repeated):
         report.note(REPEATED, _beginning(train_rows[number]))
+    for number in np.flatnonzero(shared.resembles_train_row):
+        report.note(LEAKED, _beginning(development_rows[number]))
 
-    # A development row that is a near duplicate of a row to train on stays, and is reported. Rows that are left out are
-    # not trained on, so that it does not matter what resembles them.
+    train_roles = _divide_by_file(np.where(shared.is_repeated, LEFT_OUT, TRAINED), files)
+    development_roles = _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
+    return {**train_roles, **development_roles}
+
+
+class SharedRows(NamedTuple):
+    """Rows to train on and development rows that are equal or similar.
+
+    Args:
+        is_repeated: Whether a development row repeats each row to train on, `[rows to train on]`. Case, punctuation and
+            white space do not count.
+        resembles_train_row: Whether each development row is a near duplicate of a row to train on that is not repeated,
+            `[development rows]`.
+    """
+
+    is_repeated: NDArray[np.bool_]
+    resembles_train_row: NDArray[np.bool_]
+
+
+def find_shared_rows(train_rows: Sequence[LabelledRow], development_rows: Sequence[LabelledRow]) -> SharedRows:
+    """Find rows to train on that development rows repeat, and development rows that resemble other rows to train on."""
+    development_texts = {comparable_texts(row) for row in development_rows}
+    is_repeated = np.array([comparable_texts(row) in development_texts for row in train_rows], bool)
+
+    # Rows that are repeated are left out of the training, so that it does not matter what resembles them.
     trained_rows = [row for row, is_left_out in zip(train_rows, is_repeated, strict=True) if not is_left_out]
     groups = near_duplicates([_texts_of(row) for row in (*trained_rows, *development_rows)])
     groups_of_train = groups.of_text[: len(trained_rows)]
     groups_of_development = groups.of_text[len(trained_rows) :]
-    resembles_train_row = np.isin(groups_of_development, groups_of_train)
-    for number in np.flatnonzero(resembles_train_row):
-        report.note(LEAKED, _beginning(development_rows[number]))
-
-    train_roles = _divide_by_file(np.where(is_repeated, LEFT_OUT, TRAINED), files)
-    development_roles = _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
-    return {**train_roles, **development_roles}
+    return SharedRows(is_repeated, np.isin(groups_of_development, groups_of_train))
 
 
 def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks import registry
 from limbeck.evaluation.tasks.definition import TaskDefinition
-from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
 from limbeck.evaluation.tasks.sources import PossibleFile
 from limbeck.evaluation.tasks.splits import TRAIN, Splits, name_some, require_file
 from limbeck.kinds.task import Task, TaskData
@@ -30,8 +29,7 @@ def load_task(
     """Return the rows of a task.
 
     Without `splits`, all splits to train on, to select on, to score and to predict are loaded that are there; missing
-    ones of a built-in task are noted. All files that an own task names must be there, and rows of it that are both
-    trained on and scored are noted. Where none of the scored splits
+    ones of a built-in task are noted. All files that an own task names must be there. Where none of the scored splits
     is there, the second choice of the task is scored in their place (the development sets of XNLI and MLQA). The task
     of the result names the splits that were loaded.
 
@@ -64,11 +62,7 @@ def load_task(
         notes.append(f"{definition.task.title}: {_describe_missing_files(presence.missing)}")
     # A split that joins other splits repeats the notes of these where they are loaded too.
     distinct_notes = tuple(dict.fromkeys(notes))
-    task_data = TaskData(_narrowed(definition, rows_by_key), rows_by_key, distinct_notes)
-    # Splits that are published are scored as they are.
-    if not registry.is_own_task(name):
-        return task_data
-    return replace(task_data, notes=(*distinct_notes, *repeated_row_notes(task_data)))
+    return TaskData(_narrowed(definition, rows_by_key), rows_by_key, distinct_notes)
 
 
 def _describe_missing_files(splits: Collection[str]) -> str:
