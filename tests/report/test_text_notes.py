@@ -160,6 +160,12 @@ def test_the_pages_of_a_ranking_count_pairs():
     assert list(resembling_rows(corpus)) == [
         "2 development query-document pairs may resemble a training query-document pair."
     ]
+    corpus.report.counts = {splitting.REPEATED: 3}
+    assert list(resembling_rows(corpus)) == [
+        "Development query-document pairs repeat 3 training query-document pairs, which the student has not read. If "
+        "the teacher was trained on them, the scores of both models are too high."
+    ]
+    corpus = CorpusText.read({"queries": 120, "report": report})
     changed = list_notes(changed_text(corpus.report), of_pairs=corpus.has_pairs)
     assert changed == (
         "399 query-document pairs cut to 128 tokens (training), 92 query-document pairs cut to 128 tokens (development)"

@@ -184,7 +184,7 @@ def _stage_warnings(run: RunFolder) -> Iterator[str]:
 
 
 def resembling_rows(corpus: records.CorpusText, *, quoted: bool = True) -> Iterator[str]:
-    """Yield the numbers of scored rows that resemble a training row, which may make scores too high.
+    """Yield the numbers of scored rows that repeat or resemble a training row, which may make scores too high.
 
     Args:
         corpus: The corpus, with what was counted while its text was read.
@@ -192,12 +192,18 @@ def resembling_rows(corpus: records.CorpusText, *, quoted: bool = True) -> Itera
     """
     report = corpus.report
     row = PAIR if corpus.has_pairs else "row"
-    # The counts are by the reasons of `limbeck.corpus.building.splitting`: LEAKED for development rows, and NEAR for
-    # rows that were held out from the training rows.
+    # The counts are by the reasons of `limbeck.corpus.building.splitting`: LEAKED and REPEATED for development rows,
+    # and NEAR for rows that were held out from the training rows.
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
         examples = _examples(report, splitting.LEAKED) if quoted else ""
         yield f"{counted(leaked_count, f'development {row}')} may resemble a training {row}{examples}."
+    repeated_count = report.counts.get(splitting.REPEATED)
+    if repeated_count:
+        yield (
+            f"Development {row}s repeat {counted(repeated_count, f'training {row}')}, which the student has not read. "
+            "If the teacher was trained on them, the scores of both models are too high."
+        )
     near_count = report.counts.get(splitting.NEAR)
     if near_count:
         examples = _examples(report, splitting.NEAR) if quoted else ""

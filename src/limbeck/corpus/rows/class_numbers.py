@@ -214,7 +214,7 @@ class ClassNumbers:
         if self._takes_numbers and not has_names:
             problem += f" or a number from 0 to {len(self._labels) - 1}"
         is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
-        way_out = "."
+        way_out = "; correct the label, or the classes of the task."
         if self._owner == TEACHERS_CLASSES and not is_number:
             way_out = f": correct the label, or rename the classes (teacher.classes: {{{self._labels[0]}: …}})."
         return CorpusError(f"{problem}{way_out}")

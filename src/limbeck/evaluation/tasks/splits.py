@@ -452,7 +452,9 @@ def _counted(
         reason = ""
         if lines_of_report:
             reason = f": {'; '.join(lines_of_report)}"
-        raise CorpusError(f"{origin} holds no row of the split '{place.split}' of {title}{reason}.")
+        raise CorpusError(
+            f"{origin} holds no row of the split '{place.split}' of {title}{reason}; give a file that has rows."
+        )
 
     # The number of rows is noted first, and only if it is not the published one.
     lines: list[str] = []
