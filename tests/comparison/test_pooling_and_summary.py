@@ -8,8 +8,9 @@ from limbeck.comparison.pooling import pool_scores
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import studies
 from limbeck.core.studies import Column, Comparison, ComparisonCell, Costs, Evaluation, Figure
-from limbeck.report.comparison import methods_markdown
-from limbeck.report.comparison_sections import comparison_facts
+from limbeck.report.comparison import methods_markdown, methods_tables
+from limbeck.report.comparison_sections import comparison_facts, comparison_highlights
+from limbeck.report.methods_notes import one_seed_lines
 from limbeck.report.subjects import ComparisonFolder
 
 TEACHER = studies.ComparedTeacher(
@@ -67,6 +68,89 @@ def test_seeds_are_pooled_by_their_means():
 
 def test_one_seed_keeps_the_deviation_of_its_fine_tunings():
     assert pool_scores([model("a", {"rte": 60.0})]).columns["rte"].deviation == pytest.approx(2**0.5)
+
+
+def scored(name, score, chance=68.4, one_answer_runs=None):
+    """A model of an evaluation with one fine-tuning on RTE, which may have collapsed."""
+    figure = studies.ColumnFigure.of_runs([score], metrics={"accuracy": Figure.of_runs([score])}, chance=chance)
+    if one_answer_runs is not None:
+        figure.only_answer = "equivalent"
+        figure.one_answer_runs = one_answer_runs
+    return studies.EvaluatedModel(name=name, columns={"rte": figure})
+
+
+def comparison_of(scores, seeds=(1, 2, 3), collapsed=(), students=("3x384",)):
+    """A comparison of methods by their scores on RTE, of which every run of some collapsed."""
+    cells = [cell(method, seed=seed, student=student) for student in students for method in scores for seed in seeds]
+    models = [scored("teacher", 86.0)]
+    for one in cells:
+        counts = [1, 1] if one.method in collapsed else None
+        if one.method == "start only":
+            one.tokens = 0
+        models.append(scored(one.model, scores[one.method][one.seed - 1], one_answer_runs=counts))
+    summary = summarise_comparison(cells, TEACHER, evaluation(*models))
+    sizes = {"plan": {"budget": {"tokens": 9}, "seeds": list(seeds)}, "corpus": {"tokens": 9}}
+    return Comparison.read({**sizes, "summary": summary.to_dict()})
+
+
+def test_a_method_that_gives_all_rows_one_answer_is_not_ranked():
+    scores = {"a": [67.9, 67.4, 68.1], "b": [68.4, 68.4, 68.4], "c": [60.6, 60.1, 61.6]}
+    record = comparison_of(scores, collapsed=["b"])
+    assert [row.rank for row in rows_of(record.summary)] == [1, None, 2]
+    assert rows_of(record.summary)[1].columns["rte"].one_answer_runs == [3, 3]
+    text = methods_markdown(record)
+    assert "| b | – |" in text and "68.4 ± 0.0 ‡ |" in text
+    assert "‡ b on RTE: every row gets the same answer ('equivalent'), so the score is meaningless." in text
+    assert "Rows whose RTE is meaningless (‡) are not ranked." in text
+
+    of_two = methods_markdown(comparison_of({name: scores[name] for name in "ab"}, collapsed=["b"]))
+    reason = "Fewer than two rows have several seeds and a score that has a meaning, so nothing is ranked."
+    assert reason in of_two and reason not in text
+    assert "are not ranked." not in methods_markdown(comparison_of({name: scores[name] for name in "ac"}))
+
+
+def test_the_guesser_stands_below_the_methods_and_in_the_large_figure():
+    scores = {"a": [67.9, 67.4, 68.1], "b": [67.6, 68.1, 67.6]}
+    for students, line in ((["3x384"], "| *most frequent class* | – |"), (["3x384", "6x384"], None)):
+        record = comparison_of(scores, students=students)
+        tables = methods_tables(record.summary)
+        assert len(tables) == (1 if len(students) == 1 else 3)
+        for table in tables:
+            assert [str(cell) for cell in table.rows[-1]].count("68.4") == (len(students) if table is tables[0] else 1)
+            assert str(table.rows[-1][0]) == "most frequent class"
+            assert len(table.rows) - 1 in table.faint and len(table.rows[-1]) == len(table.headings)
+        assert line is None or line in methods_markdown(record)
+        comparison = ComparisonFolder(folder=Path(), title="c", record=record, run_by_combination={})
+        _, *of_students = comparison_highlights(comparison)
+        assert len(of_students) == len(students)
+        assert all(highlight.detail.endswith("the most frequent class has 68.4") for highlight in of_students)
+    [block] = comparison_of(scores).summary.blocks
+    assert {row.columns["rte"].chance for row in block.rows} == {68.4}
+
+
+def test_the_range_of_the_trained_methods_leaves_meaningless_scores_out():
+    scores = {"start only": [70.0], "a": [72.0], "b": [90.0], "c": [74.0]}
+    lines = list(one_seed_lines(*_summary_and_main(comparison_of(scores, seeds=[1], collapsed=["b"]))))
+    assert lines[-1].endswith("scored 70.0; the trained methods scored 72.0 to 74.0.")
+    lines = list(one_seed_lines(*_summary_and_main(comparison_of(scores, seeds=[1], collapsed=["start only"]))))
+    assert len(lines) == 1, "the baseline itself is meaningless"
+
+
+def _summary_and_main(record):
+    return record.summary, record.summary.main
+
+
+def test_pooled_scores_count_the_fine_tunings_with_one_answer():
+    good, bad = scored("good", 84.0), scored("bad", 68.4, one_answer_runs=[1, 2])
+    bad.columns["rte"].runs = [68.4, 84.0]
+    pooled = pool_scores([good, bad, good]).columns["rte"]
+    assert (pooled.only_answer, pooled.one_answer_runs) == ("equivalent", [1, 4])
+    assert pool_scores([good, good]).columns["rte"].one_answer_runs is None
+
+    # Older records tell that a run of several has one answer, but not how many do.
+    bad.columns["rte"].one_answer_runs = None
+    pooled = pool_scores([good, bad]).columns["rte"]
+    assert pooled.is_meaningless and pooled.one_answer_runs is None
 
 
 def summary_of(by_row, seeds=(1, 2, 3)):
@@ -139,14 +223,19 @@ def test_an_average_over_fewer_tasks_is_neither_pooled_nor_ranked():
 
 def test_without_tasks_held_out_text_ranks():
     cells = [cell("a", agreement=0.5), cell("a", seed=2, agreement=0.52)]
-    cells += [cell("b", agreement=0.65), cell("b", seed=2, agreement=0.67), cell("c", agreement=0.9), cell("c", seed=2)]
+    cells += [cell("b", agreement=0.65), cell("b", seed=2, agreement=0.68), cell("c", agreement=0.9), cell("c", seed=2)]
     summary = summarise_comparison(cells, TEACHER)
     assert summary.main.title == "held-out agreement"
     assert [row.rank for row in rows_of(summary)] == [2, 1, None], "c has the figure of one seed"
     assert rows_of(summary)[0].main.deviation == pytest.approx(0.0002**0.5)
     assert summary.teacher.main.mean == 1.0
-    cells = [cell(name, seed=seed, relations=value) for name, value in (("a", 0.5), ("b", 0.4)) for seed in (1, 2)]
+    relations = {"a": (0.5, 0.51), "b": (0.4, 0.4)}
+    cells = [cell(name, seed=seed, relations=relations[name][seed - 1]) for name in "ab" for seed in (1, 2)]
     assert [row.rank for row in rows_of(summarise_comparison(cells, TEACHER))] == [2, 1], "less is better"
+    relations["a"] = (0.5, 0.5)
+    cells = [cell(name, seed=seed, relations=relations[name][seed - 1]) for name in "ab" for seed in (1, 2)]
+    ranks = [(row.rank, row.over_seeds) for row in rows_of(summarise_comparison(cells, TEACHER))]
+    assert ranks == [(1, None), (1, None)], "seeds that agree tell nothing of chance"
 
 
 def test_a_failed_run_is_counted_and_said():

@@ -64,6 +64,13 @@ def test_of_mean_is_students():
     assert intervals.of_mean(values[:1]) is None
 
 
+def test_runs_that_agree_have_no_interval():
+    assert intervals.of_mean([50.0, 50.0, 50.0]) is None
+    assert intervals.of_mean([0.0, 0.0]) is None
+    low, high = intervals.of_mean([50.0, 50.0, 50.001])
+    assert low < 50.0003 < high
+
+
 def test_of_mean_share_is_the_normal_approximation_within_0_and_1():
     values = [0.5, 1.0, 0.25, 0.0, 0.63]
     expected = stats.norm.interval(0.95, loc=np.mean(values), scale=stats.sem(values))
@@ -89,3 +96,9 @@ def test_is_greater_pairs_by_seed():
     assert not intervals.is_greater(second, first)
     assert not intervals.is_greater({1: 90.0}, {1: 1.0}), "one seed tells nothing"
     assert not intervals.is_greater({1: 90.0, 2: 91.0}, {3: 1.0, 4: 2.0}), "no seed in common"
+
+
+def test_equal_differences_are_not_beyond_chance():
+    assert not intervals.is_greater({1: 62.5, 2: 62.5}, {1: 50.0, 2: 50.0})
+    assert not intervals.is_greater({1: 62.3, 2: 61.3}, {1: 50.1, 2: 49.1}), "equal up to rounding"
+    assert intervals.is_greater({1: 62.5, 2: 62.6}, {1: 50.0, 2: 50.0})

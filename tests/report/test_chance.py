@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from limbeck.core.records import DevelopmentFigures, Run
-from limbeck.core.studies import Evaluation, EvaluationCell
+from limbeck.core.studies import ColumnFigure, Evaluation, EvaluationCell
+from limbeck.core.studies import Figure as ScoreFigure
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report import fine_tuned_card
 from limbeck.report.chance import describe_weakness, guesser_of
@@ -119,6 +120,42 @@ def test_the_table_of_an_evaluation_has_guessers_last():
     text = evaluation_markdown(ranked_evaluation())
     assert "| *most frequent class* | – | 50.3 |\n| *random order* | 55.1 | – |\n" in text
     assert "95 % intervals are over the rows or queries of a task (one run)." in text
+
+
+def evaluation_of_seeds(teacher, student, chance=68.4):
+    """An evaluation of two models with several seeds, whose table has a share of the teacher's score."""
+    models = []
+    for name, runs in (("teacher", teacher), ("student", student)):
+        figure = ColumnFigure.of_runs(runs, metrics={"accuracy": ScoreFigure.of_runs(runs)}, chance=chance)
+        models.append({"name": name, "columns": {"mrpc": figure.to_dict()}})
+    models[1]["retention"] = {"mrpc": 99.7}
+    column = {"key": "mrpc", "title": "MRPC", "task": "mrpc", "metric": "accuracy", "kind": "classification"}
+    return Evaluation.read({"preset": "quick", "columns": [column], "models": models})
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student", "share"),
+    [
+        ([86.0, 87.0, 86.5], [80.1, 79.5, 80.4], "99.7 %"),
+        # The means are above 68.4, and the intervals reach below it.
+        ([68.4, 69.6, 68.1], [80.1, 79.5, 80.4], "–"),
+        ([86.0, 87.0, 86.5], [68.6, 68.4, 68.4], "–"),
+        # Seeds that agree have no interval, so their mean is compared.
+        ([86.0, 86.0, 86.0], [68.9, 68.9, 68.9], "99.7 %"),
+        ([86.0, 86.0, 86.0], [68.4, 68.4, 68.4], "–"),
+    ],
+    ids=["above", "teacher at chance", "student at chance", "seeds agree", "seeds agree at chance"],
+)
+def test_the_interval_over_seeds_tells_a_mean_from_chance(teacher, student, share):
+    summary = evaluation_of_seeds(teacher, student)
+    assert f"| *↳ % of teacher* | {share} |" in evaluation_markdown(summary)
+
+
+def test_seeds_that_agree_get_no_interval():
+    agreeing = evaluation_of_seeds([86.0, 86.0], [62.5, 62.5])
+    assert "95 %" not in evaluation_markdown(agreeing)
+    text = evaluation_markdown(evaluation_of_seeds([86.0, 86.0], [62.5, 62.6]))
+    assert text.count("↳ 95 %") == 1 and "95 % intervals are over seeds (Student's t)." in text
 
 
 def test_a_fine_tuned_model_at_chance_is_no_teacher():

@@ -42,8 +42,11 @@ def shape(layers, hidden):
     return Shape("bert", layers, hidden, 12, 12, hidden // 12, 4 * hidden, 30_522, hidden, 512)
 
 
-def make_summary(tasks=tuple(STUDENT), fail=()):
-    """Results whose runs are 1 point above and below the figures, at the second of two grid points."""
+def make_summary(tasks=tuple(STUDENT), fail=(), one_answer=()):
+    """Results whose runs are 1 point above and below the figures, at the second of two grid points.
+
+    Some runs fail, and some give all rows one answer.
+    """
     protocol = PROTOCOLS["minilmv2"]
     models = [PlannedModel("teacher", "t", "v", shape(12, 768)), PlannedModel("student", "s", "v", shape(6, 384))]
     rows, planned = {}, []
@@ -58,6 +61,8 @@ def make_summary(tasks=tuple(STUDENT), fail=()):
             cells.append(PlannedCell(Cell(model.name, name, point, seed), identity, identity))
             value = (figures[name] + (1, -1)[seed - 1] - (0 if place else 5)) / 100
             failed = {"status": "failed", "error": "out of memory"} if identity in fail else {}
+            if identity in one_answer:
+                failed["only_answer"] = dict.fromkeys(task.scored, "yes")
             rows[identity] = EvaluationCell.read({
                 "id": identity, "status": "finished", "model": model.name, "seed": seed, "select": task.select,
                 "settings": {"learning_rate": point.learning_rate, "epochs": 3, "batch_size": 32, "length": 128},
@@ -187,6 +192,15 @@ def test_a_score_below_zero_keeps_nothing(monkeypatch):
 def test_the_file_with_all_notes_is_named_where_some_are_not_shown(notes, in_short, told):
     summary = Evaluation.read(make_summary() | {"notes": notes, "notes_in_short": in_short})
     assert ("`evaluation_table.md` has all 2." in shown(summary, 120)) == told
+
+
+def test_runs_that_give_one_answer_are_counted():
+    figures = [model["columns"]["rte"] for model in make_summary(("rte",), one_answer=["student-rte-1-2"])["models"]]
+    assert [(figure.get("only_answer"), figure.get("one_answer_runs")) for figure in figures] == [
+        (None, None), ("yes", [1, 2])
+    ]  # fmt: skip
+    both = make_summary(("rte",), one_answer=["student-rte-1-1", "student-rte-1-2", "student-rte-0-1"])
+    assert both["models"][1]["columns"]["rte"]["one_answer_runs"] == [2, 2], "of the chosen grid point"
 
 
 def test_the_grid_point_and_its_runs_are_told():

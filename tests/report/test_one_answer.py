@@ -2,14 +2,20 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
-from limbeck.core.blocks import Figure
+import pytest
+
+from limbeck.core.blocks import Figure, rounded
 from limbeck.core.records import RunEvaluation
-from limbeck.core.studies import Evaluation
+from limbeck.core.studies import ColumnFigure, Evaluation
+from limbeck.core.studies import Figure as ScoreFigure
 from limbeck.report.collect import collect
+from limbeck.report.evaluation_sections import evaluation_highlights
 from limbeck.report.quality import comparison_rows
 from limbeck.report.run_quality import quality_of
 from limbeck.report.runs_beside import run_blocks
+from limbeck.report.scores import only_answer_notes
 from limbeck.report.sections import Highlight
 from limbeck.report.student_results import development_results
 from limbeck.report.task_scores import hub_results, scores_of_model
@@ -88,20 +94,74 @@ def test_runs_beside_each_other(copied):
 
 
 def test_methods_of_a_comparison(copied, page_of):
-    def collapse(*methods):
+    def collapse(*methods, counts=None):
         def edit(record):
             for block in record["summary"]["blocks"]:
                 for row in block["rows"]:
                     if row["method"] in methods:
                         row["columns"]["rte"]["only_answer"] = "no"
+                        row["columns"]["rte"]["one_answer_runs"] = counts
 
         return edit
 
     names = ("hidden_states", "minilmv2")
     [part] = page_of(copied("comparison-with-costs", "one", collapse(names[0]))).parts
     assert part.highlights[1].detail.endswith("rank 1 of 1: minilmv2, layer auto")
-    [part] = page_of(copied("comparison-with-costs", "both", collapse(*names))).parts
-    assert part.highlights[1] == Highlight("–", "RTE of 2x32", "meaningless, since all rows get one answer")
+    details = {
+        (2, 2): "meaningless, since all rows get one answer",
+        (1, 2): "meaningless, since in 1 of 2 runs all rows get one answer",
+        # Older records do not have the number.
+        None: "meaningless, since in at least 1 of 2 runs all rows get one answer",
+    }
+    for number, (counts, detail) in enumerate(details.items()):
+        edit = collapse(*names, counts=counts and list(counts))
+        [part] = page_of(copied("comparison-with-costs", f"both{number}", edit)).parts
+        assert part.highlights[1] == Highlight("–", "RTE of 2x32", detail)
+
+
+def column_figure(runs, **more):
+    metrics = {"accuracy": ScoreFigure.of_runs(runs)}
+    matthews = more.pop("matthews", None)
+    if matthews is not None:
+        metrics["matthews"] = ScoreFigure.of_runs(matthews)
+    return ColumnFigure.of_runs(runs, metrics=metrics, **more)
+
+
+@pytest.mark.parametrize(
+    ("figure", "clause"),
+    [
+        (column_figure([84.1, 68.4, 83.8], only_answer="no", one_answer_runs=[1, 3]),
+         "in 1 of 3 runs every row gets the same answer ('no'), so the mean is meaningless"),
+        (column_figure([68.4, 68.4], only_answer="no", one_answer_runs=[2, 2]),
+         "every row gets the same answer ('no'), so the score is meaningless"),
+        (column_figure([84.1, 70.0], only_answer="no", one_answer_runs=[2, 6]),
+         "in 2 of 6 runs every row gets the same answer ('no'), so the mean is meaningless"),
+        # Older records have no number. A single run, and Matthews' correlation, tell it.
+        (column_figure([68.4], only_answer="no"),
+         "every row gets the same answer ('no'), so the score is meaningless"),
+        (column_figure([84.1, 68.4, 83.8], only_answer="no"),
+         "in at least 1 of 3 runs every row gets the same answer ('no'), so the mean is meaningless"),
+        (column_figure([84.1, 68.4, 68.4], matthews=[60.0, 0.0, 0.0]),
+         "in 2 of 3 runs every row gets the same answer, so the mean is meaningless"),
+        (column_figure([68.4, 68.4], matthews=[0.0, 0.0]),
+         "every row gets the same answer, so the score is meaningless"),
+    ],
+    ids=["one of three", "all", "of fine-tunings", "old, one run", "old, three runs", "old, Matthews", "old, all"],
+)  # fmt: skip
+def test_the_number_of_runs_with_one_answer(figure, clause):
+    column = {"key": "mrpc", "title": "MRPC", "task": "mrpc", "kind": "classification", "metric": "accuracy"}
+    column["splits"] = ["validation"]
+    model = {"name": "here", "columns": {"mrpc": figure.to_dict()}}
+    summary = Evaluation.read({"preset": "quick", "columns": [column], "models": [model]})
+    assert only_answer_notes(summary) == [f"‡ here on MRPC: {clause}."]
+    [score] = scores_of_model(summary.models[0], summary).rows
+    assert score.one_answer == f"MRPC: {clause}."
+
+    [highlight] = evaluation_highlights(SimpleNamespace(summary=summary))
+    runs, _, _ = clause.partition("every row")
+    assert highlight.value == "–"
+    assert highlight.detail == f"{rounded(figure.mean, 1)} is meaningless, since {runs}all rows get one answer"
+    assert column_figure([84.1, 83.8]).meaningless_runs == (0, 2)
 
 
 def test_models_of_an_evaluation_are_not_drawn(copied, page_of):

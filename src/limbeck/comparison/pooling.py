@@ -92,8 +92,22 @@ def _pooled_column(figures: list[studies.ColumnFigure]) -> studies.ColumnFigure:
     for figure in figures:
         if figure.only_answer:
             column.only_answer = figure.only_answer
+            column.one_answer_runs = _pooled_one_answer_runs(figures)
             break
     return column
+
+
+def _pooled_one_answer_runs(figures: Sequence[studies.ColumnFigure]) -> list[int] | None:
+    """Return the number of fine-tunings that give all rows one answer, then that of all; None where one is unknown."""
+    pooled_count = 0
+    pooled_runs = 0
+    for figure in figures:
+        count, all_runs = figure.meaningless_runs
+        if count is None:
+            return None
+        pooled_count += count
+        pooled_runs += all_runs
+    return [pooled_count, pooled_runs]
 
 
 def _pooled_average(averages: list[studies.Average]) -> studies.Average:

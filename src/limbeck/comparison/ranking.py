@@ -84,7 +84,7 @@ def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | Non
     """Return the rank of each row of a student.
 
     A row is better than another only if the figures of their seeds differ beyond chance, see `is_greater`. With a
-    single seed nothing can be told from chance, so nothing is ranked.
+    single seed nothing can be told from chance, so nothing is ranked. A meaningless score has no rank either.
 
     Args:
         rows: The rows of one student, with their main figures.
@@ -94,6 +94,8 @@ def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | Non
     # The figures by seed of each row that can be ranked, by the index of the row.
     ranked: dict[int, dict[int, float]] = {}
     for index, row in enumerate(rows):
+        if main is not None and row.is_meaningless(main.key):
+            continue
         figures_by_seed = _figures_by_seed(row, sign)
         if figures_by_seed is not None:
             ranked[index] = figures_by_seed

@@ -101,8 +101,14 @@ def each_of_resampled(scores: Callable[[Sequence[int]], Mapping[str, float]], ro
 
 
 def of_mean(values: Sequence[float]) -> Interval | None:
-    """Return the interval of a mean over runs, by Student's t; None of fewer than two."""
+    """Return the interval of a mean over runs, by Student's t; None of fewer than two, and of runs that are all equal.
+
+    Equal runs give an interval without width, which would deny chance: a few seeds may agree on few rows.
+    """
     if len(values) < 2:
+        return None
+    # Differences of runs are equal only up to rounding.
+    if math.isclose(min(values), max(values)):
         return None
     # Tables of finished records are printed without scipy where there is one run.
     from scipy.special import stdtrit
@@ -146,6 +152,8 @@ def of_mean_share(values: Sequence[float]) -> Interval | None:
 
 def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
     """Return whether figures are greater than others by more than chance: the interval of their differences is above 0.
+
+    Differences that are all equal have no interval, so they tell nothing; see `of_mean`.
 
     Args:
         first: The figures by seed.

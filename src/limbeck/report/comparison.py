@@ -28,7 +28,15 @@ from limbeck.core.studies import (
 from limbeck.report.costs import cost_notes, cost_tables
 from limbeck.report.methods_notes import has_one_seed, main_digits, methods_notes, setting_lines
 from limbeck.report.output_files import write_forms
-from limbeck.report.scores import csv_rows, numbers, published_cells, score_cells, score_headings, share_kept
+from limbeck.report.scores import (
+    csv_rows,
+    guesser_cells,
+    numbers,
+    published_cells,
+    score_cells,
+    score_headings,
+    share_kept,
+)
 
 ComparisonRecord: TypeAlias = Mapping[str, Any] | Comparison
 """The record of a comparison, typed or as plain values."""
@@ -86,12 +94,25 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
     for label, cell_by_student in cells_by_label.items():
         cells = [cell_by_student.get(student, Cell(None)) for student in students]
         rows.append((label, *cells))
+    # All students are scored on the same rows, so a guesser has the same score beside all of them.
+    faint = [0]
+    for guesser_label, score in guesser_cells([main.key], summary.columns, _all_models(summary)):
+        faint.append(len(rows))
+        rows.append((guesser_label, *[score] * len(students)))
     caption = f"All students: {main.title}{_seeds_note(summary)}"
-    return Table(caption, ("", *students), tuple(rows), words=(0,), faint=(0,), layout=_LAYOUT)
+    return Table(caption, ("", *students), tuple(rows), words=(0,), faint=tuple(faint), layout=_LAYOUT)
+
+
+def _all_models(summary: ComparisonSummary) -> list[ComparedScores]:
+    """Return the scores of the teacher, then those of the rows of all students."""
+    models: list[ComparedScores] = [summary.teacher]
+    for block in summary.blocks:
+        models += block.rows
+    return models
 
 
 def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
-    """Lay out a student: a row for the teacher, for each method and mapping, and for each published model.
+    """Lay out a student: a row for the teacher, for each method and mapping, each guesser, and each published model.
 
     Behind the label of a row stand its ranks, its scores on tasks with their averages, then its measures on held-out
     text. The layout is that of table 5 of the comparative study.
@@ -100,7 +121,7 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     rank_columns = _rank_columns(summary, block.rows)
     score_titles = score_headings(summary.columns, [teacher, *block.rows])
     measure_titles = [f"{measure.title}\n{_DIRECTIONS[measure.best]}" for measure in summary.held_out]
-    # The teacher and published models have no rank. Published models have no measures on our held-out text either.
+    # The teacher, guessers and published models have no rank. The last two have no measures on held-out text either.
     blank_ranks = [Cell(None)] * len(rank_columns)
     blank_measures = [Cell(None)] * len(measure_titles)
 
@@ -114,6 +135,11 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
             strong.append(len(rows))
         ranks = [cells[index] for cells in rank_columns.values()]
         rows.append((_label_cell(row), *ranks, *score_cells(score_titles, row), *_held_out(summary, row)))
+    # The guessers stand below the scores that are read beside them.
+    faint = [0]
+    for guesser_label, *chances in guesser_cells(score_titles, summary.columns, [teacher, *block.rows]):
+        faint.append(len(rows))
+        rows.append((guesser_label, *blank_ranks, *chances, *blank_measures))
     first_published = len(rows)
     for paper in block.published:
         paper_label, *scores = published_cells(score_titles, paper)
@@ -129,7 +155,7 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
         rows=tuple(rows),
         words=(0,),
         strong=tuple(strong),
-        faint=(0,),
+        faint=tuple(faint),
         published=tuple(range(first_published, len(rows))),
         layout=_LAYOUT,
     )

@@ -1,6 +1,6 @@
 """Sections of a comparison: tables, quality against latency, costs, layers, training, runs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import yaml
@@ -21,7 +21,8 @@ from limbeck.core.blocks import (
     rounded,
 )
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
+from limbeck.core.studies import Column, ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
+from limbeck.report.chance import GUESSERS, with_article
 from limbeck.report.comparison import methods_tables
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
@@ -38,8 +39,7 @@ from limbeck.report.methods_notes import (
 from limbeck.report.names import without_path
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
-from limbeck.report.scored_rows import MEANINGLESS
-from limbeck.report.scores import is_meaningless
+from limbeck.report.scores import chance_by, is_meaningless, meaningless_words
 from limbeck.report.sections import (
     MOST_HIGHLIGHTS,
     Highlight,
@@ -74,29 +74,36 @@ def comparison_highlights(comparison: ComparisonFolder) -> Iterator[Highlight]:
         return
     label = f"{main.title} of the teacher"
     if is_meaningless(main.key, record.teacher):
-        yield Highlight(NOTHING, label, MEANINGLESS)
+        yield Highlight(NOTHING, label, meaningless_words(main.key, [record.teacher]))
     elif record.teacher.main is not None:
         value = rounded(record.teacher.main.mean, main_digits(main))
         yield Highlight(value, label, short_model_name(record.teacher.title))
     for block in record.blocks:
-        highlight = _highlight_of_student(block, main)
+        highlight = _highlight_of_student(block, main, record.columns)
         if highlight is not None:
             yield highlight
 
 
-def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | None:
-    """Return the figure of the best row of a student, or the range of all rows if one seed leaves them unranked."""
+def _highlight_of_student(block: StudentBlock, main: MainFigure, columns: Sequence[Column]) -> Highlight | None:
+    """Return the figure of the best row of a student, or the range of all rows if one seed leaves them unranked.
+
+    A guesser's score stands behind it.
+    """
     digits = main_digits(main)
     label = f"{main.title} of {block.student}"
     figures = _main_figures(block, main)
     if not figures:
-        is_measured = any(row.main is not None for row in block.rows)
-        return Highlight(NOTHING, label, MEANINGLESS) if is_measured else None
+        measured_rows = [row for row in block.rows if row.main is not None]
+        if not measured_rows:
+            return None
+        return Highlight(NOTHING, label, meaningless_words(main.key, measured_rows))
     # `place` is the rank of a row. With one seed no row has a rank.
     best = [(row, figure) for row, figure in figures if row.place == 1]
+    guesser = _guesser_words(block, main, columns)
     if not best:
         values = [figure.mean for _, figure in figures]
-        return Highlight(range_words(values, digits), label, f"{counted(len(values), 'combination')}, not ranked")
+        detail = f"{counted(len(values), 'combination')}, not ranked{guesser}"
+        return Highlight(range_words(values, digits), label, detail)
 
     # Rows of rank 1 cannot be told apart: the first stands for all of them, which are named.
     first_row, first_figure = best[0]
@@ -104,7 +111,16 @@ def _highlight_of_student(block: StudentBlock, main: MainFigure) -> Highlight | 
     detail = f"rank 1 of {len(figures)}: {names}"
     if first_row.over_seeds is not None:
         detail = f"95 %: {interval(first_row.over_seeds, digits)}, over {counted(first_row.finished, 'seed')}; {detail}"
-    return Highlight(rounded(first_figure.mean, digits), label, detail)
+    return Highlight(rounded(first_figure.mean, digits), label, f"{detail}{guesser}")
+
+
+def _guesser_words(block: StudentBlock, main: MainFigure, columns: Sequence[Column]) -> str:
+    """Return the guesser beside the main figure of a student, as the end of a detail; empty where there is none."""
+    for guesser in GUESSERS:
+        chance = chance_by(guesser, main.key, columns, block.rows)
+        if chance is not None:
+            return f"; {with_article(guesser)} has {rounded(chance, 1)}"
+    return ""
 
 
 def _main_figures(block: StudentBlock, main: MainFigure) -> list[tuple[ComparedRow, Figure]]:

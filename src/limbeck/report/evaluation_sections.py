@@ -23,8 +23,15 @@ from limbeck.report.evaluation_tables import (
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import metric_of_cell
 from limbeck.report.provenance import facts_block, made_by
-from limbeck.report.scored_rows import MEANINGLESS
-from limbeck.report.scores import ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
+from limbeck.report.scores import (
+    ONE_RUN,
+    interval_of,
+    is_meaningless,
+    main_figure,
+    meaningless_words,
+    name_of,
+    share_kept,
+)
 from limbeck.report.sections import MOST_HIGHLIGHTS, Highlight, Summary, facts, highlights, section, summary
 from limbeck.report.subjects import EvaluationFolder
 from limbeck.report.warning_notes import first_warnings
@@ -88,7 +95,7 @@ def evaluation_highlights(evaluation: EvaluationFolder) -> Iterator[Highlight]:
             continue
         label = f"{title} of {name_of(model)}"
         if is_meaningless(key, model):
-            yield Highlight(NOTHING, label, f"{rounded(figure.mean, 1)} is {MEANINGLESS}")
+            yield Highlight(NOTHING, label, f"{rounded(figure.mean, 1)} is {meaningless_words(key, [model])}")
         else:
             yield Highlight(rounded(figure.mean, 1), label, "; ".join(_details_of_score(record, model, key)))
 

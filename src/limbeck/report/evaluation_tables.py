@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean, rounded
+from limbeck.core.blocks import NOTHING, AnyCell, Cell, Layout, Table, counted, interval, mean
 from limbeck.core.kinds import kind_of
 from limbeck.evaluation.tasks.registry import evaluator_named
 from limbeck.kinds.answer_scores import THRESHOLD_SUFFIX
-from limbeck.report.chance import GUESSERS
 from limbeck.report.names import metric_of_column
 from limbeck.report.scores import (
-    chance_by,
+    guesser_cells,
     interval_note,
     interval_of,
     name_of,
@@ -53,11 +52,9 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
             shares = [Cell(share_kept(key, model, first), "{:.1f} %") for key in headings]
             rows.append((Cell(f"↳ % of {name_of(first)}", mark="italic"), *shares))
     # The guessers come last, beside which the scores above are read.
-    for guesser in GUESSERS:
-        chances = [chance_by(guesser, key, summary) for key in headings]
-        if any(chance is not None for chance in chances):
-            faint.append(len(rows))
-            rows.append((Cell(guesser, mark="italic"), *map(_chance_cell, chances)))
+    for cells in guesser_cells(headings, summary.columns, summary.models):
+        faint.append(len(rows))
+        rows.append(tuple(cells))
     return Table(
         caption=caption,
         headings=("", *headings.values()),
@@ -67,13 +64,6 @@ def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
         faint=tuple(faint),
         layout=_LAYOUT,
     )
-
-
-def _chance_cell(score: float | None) -> Cell:
-    """Return the cell of a guesser's score, in percent."""
-    if score is None:
-        return Cell(None)
-    return Cell(score, rounded(score, 1))
 
 
 def published_table(summary: studies.Evaluation) -> Table | None:

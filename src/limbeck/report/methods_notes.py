@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from limbeck.core.blocks import number, rounded
 from limbeck.core.studies import ComparedRow, Comparison, ComparisonCell, ComparisonSummary, MainFigure
-from limbeck.report.scores import one_answer_lines
+from limbeck.report.scores import is_meaningless, one_answer_lines
 
 _CHANCE = "With one seed, differences between rows may be due to chance, so nothing is ranked."
 _RANKS = (
@@ -59,21 +59,27 @@ def early_end_lines(cells: Sequence[ComparisonCell]) -> list[str]:
 def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
     """Yield the warning of a single seed, then compare the trained rows with the rows that train nothing.
 
-    A student that was not trained is the baseline that every method has to beat.
+    A student that was not trained is the baseline that every method has to beat. Meaningless scores are left out.
     """
     yield _CHANCE
     digits = main_digits(main)
     for block in summary.blocks:
-        trained_scores = [row.main.mean for row in block.rows if row.main is not None and not _trains_nothing(row)]
+        trained_scores = []
+        baselines = []
+        for row in block.rows:
+            if row.main is None or is_meaningless(main.key, row):
+                continue
+            if _trains_nothing(row):
+                baselines.append((row.label, row.main.mean))
+            else:
+                trained_scores.append(row.main.mean)
         if not trained_scores:
             continue
-        for row in block.rows:
-            if row.main is not None and _trains_nothing(row):
-                score = rounded(row.main.mean, digits)
-                yield (
-                    f"On {block.student}, `{row.label}`, which trains nothing, scored {score}; the trained methods "
-                    f"scored {range_words(trained_scores, digits)}."
-                )
+        for label, score in baselines:
+            yield (
+                f"On {block.student}, `{label}`, which trains nothing, scored {rounded(score, digits)}; the trained "
+                f"methods scored {range_words(trained_scores, digits)}."
+            )
 
 
 def setting_lines(comparison: Comparison) -> Iterator[str]:
@@ -104,12 +110,17 @@ def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str
         yield from one_seed_lines(summary, main)
         yield f"Give the plan three or more `seeds` to rank the rows by {main.title}."
         return
-    # Only rows of several seeds have a place in the ranking.
-    has_ranked_row = any(row.place is not None for block in summary.blocks for row in block.rows)
-    if has_ranked_row:
-        yield _RANKS.format(title=main.title)
-    else:
-        yield "Fewer than two rows have several seeds, so nothing is ranked."
+    # Only rows of several seeds have a place in the ranking, and only those whose score has a meaning.
+    rows = [row for block in summary.blocks for row in block.rows]
+    has_ranked_row = any(row.place is not None for row in rows)
+    has_meaningless_row = any(is_meaningless(main.key, row) and row.finished > 1 for row in rows)
+    if not has_ranked_row:
+        condition = "several seeds and a score that has a meaning" if has_meaningless_row else "several seeds"
+        yield f"Fewer than two rows have {condition}, so nothing is ranked."
+        return
+    yield _RANKS.format(title=main.title)
+    if has_meaningless_row:
+        yield f"Rows whose {main.title} is meaningless (‡) are not ranked."
 
 
 def _trains_nothing(row: ComparedRow) -> bool:

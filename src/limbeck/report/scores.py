@@ -2,17 +2,17 @@
 
 A *column* of these tables is a task with its main metric; its *key* names it in records, where averages over tasks have
 keys too. A *detail* is a column of one part of a task, such as one language, which only the table of all metrics shows.
-A score is *meaningless* if the model gives all rows of the task the same answer.
+A score is *meaningless* if the model gives all rows of the task the same answer, be it in one run of several.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from limbeck.core import studies
-from limbeck.core.blocks import AnyCell, Cell, mean
+from limbeck.core.blocks import AnyCell, Cell, mean, rounded
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
-from limbeck.report.chance import ONLY_IMITATES, describe_weakness, guesser_of
+from limbeck.report.chance import GUESSERS, ONLY_IMITATES, describe_weakness, guesser_of
 from limbeck.report.names import metric_of_column
 
 ONE_ANSWER = " ‡"
@@ -46,26 +46,51 @@ def is_meaningless(key: str, model: studies.Scores) -> bool:
         key: The key of a column or of an average. An average is meaningless if one of its scores is.
         model: The scores of a model.
     """
-    return any(figure.is_meaningless for figure in _column_figures(key, model))
+    return model.is_meaningless(key)
 
 
-def _column_figures(key: str, model: studies.Scores) -> list[studies.ColumnFigure]:
-    """Return the figures that a model's score is made of: the averaged ones of an average, or the one of a column.
+def meaningless_words(key: str, models: Iterable[studies.Scores]) -> str:
+    """Return the reason why the meaningless scores of models are so: `meaningless, since all rows get one answer`.
 
     Args:
         key: The key of a column or of an average.
-        model: The scores of the model.
+        models: The scores of the models.
     """
-    average = model.averages.by_name.get(key)
-    column_keys = [key] if average is None else average.of
-    return [model.columns[column_key] for column_key in column_keys if column_key in model.columns]
+    phrases = set()
+    for model in models:
+        for figure in model.column_figures(key):
+            if figure.is_meaningless:
+                phrases.add(_runs_with_one_answer(figure))
+    # An average may be of a task where all runs give one answer, and of another where some do.
+    runs = phrases.pop() if len(phrases) == 1 else "in some runs "
+    return f"meaningless, since {runs}all rows get one answer"
+
+
+def one_answer_clause(figure: studies.ColumnFigure) -> str:
+    """Return a clause on a meaningless score: `every row gets the same answer ('yes'), so the score is meaningless`.
+
+    Args:
+        figure: The score. If some runs of several give one answer, the clause has their number.
+    """
+    answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
+    runs = _runs_with_one_answer(figure)
+    score = "mean" if runs else "score"
+    return f"{runs}every row gets the same answer{answer}, so the {score} is meaningless"
+
+
+def _runs_with_one_answer(figure: studies.ColumnFigure) -> str:
+    """Return the runs that give all rows one answer: `in 1 of 3 runs `, with a blank; empty where all runs do."""
+    count, all_runs = figure.meaningless_runs
+    if count is None:
+        return f"in at least 1 of {all_runs} runs "
+    return "" if count == all_runs else f"in {count} of {all_runs} runs "
 
 
 def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
     """Return a model's share of its teacher's score, in percent.
 
-    There is none where the share is unknown, where either score is meaningless, and where either model is not above
-    chance: such a teacher cannot do the task, and a guesser would keep as much as such a student.
+    There is none where the share is unknown, where either score is meaningless, and where either model is not clearly
+    above chance: such a teacher cannot do the task, and a guesser would keep as much as such a student.
     """
     if is_meaningless(key, model) or _is_at_chance(key, model):
         return None
@@ -75,16 +100,16 @@ def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) 
 
 
 def _is_at_chance(key: str, model: studies.Scores) -> bool:
-    """Return whether a model's score is not above that of a model that does not read the rows.
+    """Return whether a model's score is not clearly above that of a model that does not read the rows.
 
     Args:
         key: The key of a column or of an average. An average is at chance if one of its scores is.
         model: The scores of the model.
     """
-    for figure in _column_figures(key, model):
-        # A single run has an interval over the rows. Several runs have none; their mean is compared as it is.
+    for figure in model.column_figures(key):
+        # Without an interval, the score is compared as it is.
         lowest = figure.mean
-        ends = ends_of(figure.interval)
+        ends = _interval_of_column(figure)
         if ends is not None:
             lowest, _ = ends
         chance = figure.chance or 0.0  # The record has None where it is 0, and older records have no chance.
@@ -112,10 +137,7 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
             # A detail gets no line, since the column that it is a part of has one.
             if column.detail or figure is None or not figure.is_meaningless:
                 continue
-            answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
-            lines.append(
-                f"‡ {name} on {column.title}: every row gets the same answer{answer}, so the score is meaningless."
-            )
+            lines.append(f"‡ {name} on {column.title}: {one_answer_clause(figure)}.")
     return lines
 
 
@@ -159,30 +181,64 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
     """
     if is_meaningless(key, model):
         return None
-    # The record has an interval over the rows or queries of a task if there was a single run. For several runs, the
-    # interval over their seeds is computed here; it holds for other seeds as well.
     column = model.columns.get(key)
     if column is not None:
-        over_rows = ends_of(column.interval)
-        if over_rows is not None:
-            return over_rows
-    figure = model.figures.get(key)
-    return None if figure is None else of_mean(figure.runs)
+        return _interval_of_column(column)
+    average = model.averages.by_name.get(key)
+    return None if average is None else of_mean(average.runs)
 
 
-def chance_by(guesser: str, key: str, summary: studies.Evaluation) -> float | None:
+def _interval_of_column(figure: studies.ColumnFigure) -> Interval | None:
+    """Return the 95 % interval of a score over rows or queries, else over seeds; None where there is neither."""
+    # The record has an interval over the rows or queries of a task if there was a single run. For several runs, the
+    # interval over their seeds is computed here; it holds for other seeds as well.
+    over_rows = ends_of(figure.interval)
+    if over_rows is not None:
+        return over_rows
+    return of_mean(figure.runs)
+
+
+def guesser_cells(
+    keys: Iterable[str], columns: Sequence[studies.Column], models: Sequence[studies.Scores]
+) -> Iterator[list[Cell]]:
+    """Yield a row for each guesser that stands beside the scores of a table: its name, and its scores in percent.
+
+    Args:
+        keys: Keys of columns and averages, in the order of the table.
+        columns: The columns.
+        models: The models, which are scored on the same rows.
+    """
+    headings = list(keys)
+    for guesser in GUESSERS:
+        scores = [chance_by(guesser, key, columns, models) for key in headings]
+        if all(score is None for score in scores):
+            continue
+        yield [Cell(guesser, mark="italic"), *map(_chance_cell, scores)]
+
+
+def _chance_cell(score: float | None) -> Cell:
+    """Return the cell of a guesser's score, in percent."""
+    if score is None:
+        return Cell(None)
+    return Cell(score, rounded(score, 1))
+
+
+def chance_by(
+    guesser: str, key: str, columns: Sequence[studies.Column], models: Sequence[studies.Scores]
+) -> float | None:
     """Return the score of a guesser on a column, in percent; None where the guesser does not stand beside its scores.
 
     Args:
         guesser: One of `GUESSERS`.
         key: The key of a column or of an average. Averages have no guesser.
-        summary: The evaluation.
+        columns: The columns of the tables.
+        models: The scores of the models.
     """
-    for column in summary.columns:
+    for column in columns:
         if column.key != key or guesser_of(column.metric, column.kind) != guesser:
             continue
         # All models are scored on the same rows, so any of them has it.
-        for model in summary.models:
+        for model in models:
             figure = model.columns.get(key)
             if figure is not None and figure.chance:
                 return figure.chance
@@ -192,17 +248,17 @@ def chance_by(guesser: str, key: str, summary: studies.Evaluation) -> float | No
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:
     """Return a note on the samples behind the 95 % intervals of a table, as a list; it is empty without intervals."""
     has_intervals_over_rows = False
-    has_several_runs = False
+    has_intervals_over_seeds = False
     for model in models:
         for figure in model.columns.values():
             if figure.interval:
                 has_intervals_over_rows = True
-            if len(figure.runs) > 1:
-                has_several_runs = True
+            if of_mean(figure.runs) is not None:
+                has_intervals_over_seeds = True
     samples = []
     if has_intervals_over_rows:
         samples.append("the rows or queries of a task (one run)")
-    if has_several_runs:
+    if has_intervals_over_seeds:
         samples.append("seeds (Student's t)")
     if not samples:
         return []

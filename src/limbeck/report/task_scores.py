@@ -23,7 +23,7 @@ from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUB
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.chance import guesser_sentence
 from limbeck.report.names import metric_of_column
-from limbeck.report.scores import interval_of, share_kept
+from limbeck.report.scores import interval_of, one_answer_clause, share_kept
 
 _OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
 """Found in `SQuAD 1.1 validation: 2 rows (the published set has 10,570)`."""
@@ -81,6 +81,13 @@ class TaskScore:
     def guesser(self) -> str:
         """A sentence on the guesser beside the score; empty where there is none."""
         return guesser_sentence(self.column, self.student)
+
+    @property
+    def one_answer(self) -> str:
+        """A sentence on a meaningless score, with the number of runs that give all rows one answer; else empty."""
+        if not self.student.is_meaningless:
+            return ""
+        return f"{self.column.title}: {one_answer_clause(self.student)}."
 
 
 @dataclass(frozen=True)

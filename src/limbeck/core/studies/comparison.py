@@ -183,7 +183,7 @@ class ComparedRow(ComparedVariant, ComparedScores):
 
     @property
     def over_seeds(self) -> Interval | None:
-        """The interval of the main figure over seeds; None for fewer than two seeds."""
+        """The interval of the main figure over seeds; None for fewer than two seeds, or for seeds that agree."""
         return of_mean(self.main.runs) if self.main is not None and self.finished > 1 else None
 
 

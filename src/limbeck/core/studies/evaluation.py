@@ -35,6 +35,8 @@ class ColumnFigure(Figure):
     Attributes:
         interval: Its 95 % interval over `rows`, for a single run on one split.
         only_answer: The one answer that a run gives to all rows; None where all runs give several.
+        one_answer_runs: The number of runs that give one answer to all rows, then the number of all runs. A comparison
+            counts all fine-tunings of its students. None where all runs give several, and in older records.
         chance: The score of a model that does not read the rows; None where it is 0, and in older records.
     """
 
@@ -42,6 +44,7 @@ class ColumnFigure(Figure):
     interval: list[Number] | None = None
     rows: int | None = None
     only_answer: str | None = None
+    one_answer_runs: list[int] | None = None
     chance: Number | None = None
 
     @property
@@ -50,6 +53,23 @@ class ColumnFigure(Figure):
         # Older records do not say so, but Matthews' correlation is 0 then.
         matthews = self.metrics.get("matthews")
         return self.only_answer is not None or (matthews is not None and 0 in matthews.runs)
+
+    @property
+    def meaningless_runs(self) -> tuple[int | None, int]:
+        """The number of runs that give the same answer to all rows, None where it is unknown, and that of all runs."""
+        if self.one_answer_runs is not None:
+            count, all_runs = self.one_answer_runs
+            return count, all_runs
+        all_runs = len(self.runs)
+        if not self.is_meaningless:
+            return 0, all_runs
+        if all_runs <= 1:
+            return all_runs, all_runs
+        # Older records do not have the number, but Matthews' correlation tells it.
+        matthews = self.metrics.get("matthews")
+        if matthews is not None and 0 in matthews.runs:
+            return matthews.runs.count(0), all_runs
+        return None, all_runs
 
 
 class Average(Figure):
@@ -132,6 +152,24 @@ class Scores(Record):
     def figures(self) -> dict[str, Figure | None]:
         """Columns and averages by their keys."""
         return {**self.columns, **self.averages.by_name}
+
+    def column_figures(self, key: str) -> list[ColumnFigure]:
+        """Return the figures that a score is made of: the averaged ones of an average, or the one of a column.
+
+        Args:
+            key: The key of a column or of an average.
+        """
+        average = self.averages.by_name.get(key)
+        column_keys = [key] if average is None else average.of
+        return [self.columns[column_key] for column_key in column_keys if column_key in self.columns]
+
+    def is_meaningless(self, key: str) -> bool:
+        """Return whether a score is meaningless, since the model gives all rows of a task the same answer in some run.
+
+        Args:
+            key: The key of a column or of an average. An average is meaningless if one of its scores is.
+        """
+        return any(figure.is_meaningless for figure in self.column_figures(key))
 
 
 class EvaluatedModel(Scores):

@@ -230,13 +230,25 @@ def _chance_of(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
 
 
 def _only_answer_of(choice: Choice, column: Column) -> dict[str, Any]:
-    """Return the field `only_answer` of a column's figure: the answer that a run gives to all rows of a split.
+    """Return the fields `only_answer` and `one_answer_runs` of a column's figure.
 
-    Such a run has learned nothing, whatever its score. The field is left out if no run is like that.
+    They are the answer that a run gives to all rows of a split, and the number of runs that do so. A run with one
+    answer has learned nothing, whatever its score. The fields are left out if no run is like that.
     """
+    answers = []
     for cell in choice.cells:
-        only_answers = cell.only_answer or {}
-        for split in column.splits:
-            if only_answers.get(split):
-                return {"only_answer": only_answers[split]}
-    return {}
+        answer = _only_answer_of_run(cell, column)
+        if answer:
+            answers.append(answer)
+    if not answers:
+        return {}
+    return {"only_answer": answers[0], "one_answer_runs": [len(answers), len(choice.cells)]}
+
+
+def _only_answer_of_run(cell: studies.EvaluationCell, column: Column) -> str | None:
+    """Return the answer that a run gives to all rows of a split of a column; None where it gives several."""
+    only_answers = cell.only_answer or {}
+    for split in column.splits:
+        if only_answers.get(split):
+            return only_answers[split]
+    return None
