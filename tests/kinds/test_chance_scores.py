@@ -8,7 +8,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from limbeck.kinds.chance_scores import chance_of_classes, chance_of_flags, chance_of_queries
+from limbeck.kinds.kind import HeldOutRows
 from limbeck.kinds.ranking_scores import score_query
+from limbeck.kinds.registry import KINDS
 
 LABELS = np.array([0] * 11 + [2] * 7 + [1] * 2)
 
@@ -68,3 +70,12 @@ def test_documents_in_a_random_order_have_the_mean_of_all_orders():
 
 def test_rows_without_a_scored_word_have_no_chance():
     assert chance_of_classes(np.array([], np.int64), classes=2, positive=None) == {}
+
+
+def test_tags_and_several_classes_on_held_out_rows_have_the_chance_of_their_metric():
+    rows = HeldOutRows(np.arange(4), classes=("O", "B-PER", "I-PER"))
+    tags = np.array([0, 0, 1, 0])
+    assert KINDS["token_classification"].held_out_chance(tags, rows) == {"accuracy": 0.75}
+    flags = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    # Each row gets the first class: 3 hits of 4 that are given and 4 that are there.
+    assert KINDS["multi_label"].held_out_chance(flags, rows) == {"micro_f1": pytest.approx(6 / 8)}

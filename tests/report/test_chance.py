@@ -10,7 +10,7 @@ from limbeck.core.studies import ColumnFigure, Evaluation, EvaluationCell
 from limbeck.core.studies import Figure as ScoreFigure
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report import fine_tuned_card
-from limbeck.report.chance import describe_weakness, guesser_of
+from limbeck.report.chance import GUESSERS, describe_weakness, guesser_of, with_article
 from limbeck.report.evaluation import evaluation_markdown
 from limbeck.report.names import metric_name
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_rows
@@ -36,9 +36,16 @@ RANKED = {
 
 @pytest.mark.parametrize(("metric", "kind", "guesser"), [
     ("accuracy", "classification", "most frequent class"),
-    ("f1", "classification", None),
-    ("accuracy", "token_classification", None),
-    ("accuracy", "multi_label", None),
+    ("micro_f1", "classification", "most frequent class"),
+    ("f1", "classification", "always the positive class"),
+    ("macro_f1", "classification", None),
+    ("matthews", "classification", None),
+    ("accuracy", "token_classification", "most frequent tag"),
+    ("f1_entity", "token_classification", None),
+    ("micro_f1", "multi_label", "same classes for all rows"),
+    ("exact_match", "question_answering", "no answer"),
+    ("f1_answer", "question_answering", "no answer"),
+    ("exact_span", "question_answering", "no answer"),
     ("ndcg_at_10", "ranking", "random order"),
     ("mrr_at_10", "ranking", "random order"),
     ("spearman", "regression", None),
@@ -46,6 +53,11 @@ RANKED = {
 ])  # fmt: skip
 def test_guessers_are_those_that_everyone_knows(metric, kind, guesser):
     assert guesser_of(metric, kind) == guesser
+
+
+def test_each_guesser_has_words_for_sentences():
+    words = [with_article(guesser) for guesser in GUESSERS]
+    assert len(set(words)) == len(GUESSERS) and all(each.startswith(("the ", "a ")) for each in words)
 
 
 def test_a_reranker_stands_beside_a_random_order():
@@ -73,10 +85,69 @@ def test_a_classifier_stands_beside_the_most_frequent_class():
     scores |= {"teacher": {"accuracy": 0.78, "f1": 0.779}, "student": {"accuracy": 0.717, "f1": 0.718}}
     scores |= {"chance": {"accuracy": 0.503, "f1": 0.67}}
     rows = comparison_rows({"development": [scores]})
-    assert [(row.label, row.student, row.is_part) for row in rows][1:2] == [("most frequent class", 0.503, True)]
-    assert len(rows) == 3
-    tagged = scores | {"kind": "token_classification"}
-    assert len(comparison_rows({"development": [tagged]})) == 2
+    guessers = [(row.label, row.student) for row in rows if row.is_part]
+    assert guessers == [("most frequent class", 0.503), ("always the positive class", 0.67)]
+    assert [row.is_part for row in rows] == [False, True, False, True]
+
+
+def test_f1_has_the_share_of_a_model_that_always_gives_the_positive_class_beside_it():
+    scores = {"task": "mrpc", "kind": "classification", "split": "validation", "rows": 408, "positive": "equivalent"}
+    scores |= {"metric": "accuracy", "teacher": {"accuracy": 0.86, "f1": 0.9}}
+    scores |= {"student": {"accuracy": 0.8, "f1": 0.845}, "intervals": {"accuracy": [0.76, 0.84], "f1": [0.82, 0.88]}}
+    scores |= {"teacher_intervals": {"f1": [0.87, 0.92]}, "chance": {"accuracy": 0.684, "f1": 0.812}}
+    table = comparison_markdown({"development": [scores]})
+    row = "| F1 (positive: equivalent) on mrpc, validation | 0.900 | 0.845 | 93.9 % kept; score 0.820 to 0.880 (95 %) |"
+    guesser = "| ↳ always the positive class | – | 0.812 | 90.2 % of the teacher's |"
+    assert f"{row}\n{guesser}\n" in table
+
+
+def test_the_accuracy_of_a_tagger_stands_beside_the_most_frequent_tag():
+    scores = {"task": "development", "kind": "token_classification", "split": "dev.conll", "rows": 400}
+    scores |= {"metric": "f1_entity", "teacher": {"f1_entity": 0.9, "accuracy": 0.98}}
+    scores |= {"student": {"f1_entity": 0.31, "accuracy": 0.912}, "chance": {"accuracy": 0.88}}
+    scores |= {"intervals": {"f1_entity": [0.27, 0.35], "accuracy": [0.9, 0.92]}}
+    scores |= {"teacher_intervals": {"f1_entity": [0.88, 0.92], "accuracy": [0.97, 0.99]}}
+    table = comparison_markdown({"development": [scores]})
+    row = "| Accuracy on dev.conll | 0.980 | 0.912 | 93.1 % kept; score 0.900 to 0.920 (95 %) |"
+    assert f"{row}\n| ↳ most frequent tag | – | 0.880 | 89.8 % of the teacher's |\n" in table
+    # Entities have no guesser.
+    assert table.count("↳") == 1
+
+
+def answering(chance, **fields):
+    scores = {"task": "development", "kind": "question_answering", "split": "dev.json", "rows": 400}
+    scores |= {"metric": "exact_match", "teacher": {"exact_match": 0.8}, "student": {"exact_match": 0.503}}
+    scores |= {"intervals": {"exact_match": [0.454, 0.551]}, "teacher_intervals": {"exact_match": [0.758, 0.836]}}
+    return scores | {"chance": {"exact_match": chance}} | fields
+
+
+def test_a_student_that_answers_no_question_keeps_nothing():
+    table = comparison_markdown({"development": [answering(0.5)]})
+    assert "| ↳ no answer | – | 0.500 |" in table and "kept" not in table
+    warning = "The student's exact match on dev.json is not clearly above that of a model that gives no answers: 0.503"
+    assert warning in table
+    meaningless = comparison_markdown({"development": [answering(0.503, only_answer="no answer")]})
+    assert "The student predicts 'no answer' for every" in meaningless and "kept" not in meaningless
+    # A student that can answer keeps its share.
+    table = comparison_markdown({"development": [answering(0.2)]})
+    assert "62.9 % kept" in table and "not clearly above" not in table
+
+
+@pytest.mark.parametrize(("kind", "metric", "words"), [
+    ("question_answering", "exact_span",
+     "exact answer windows on held-out rows are not clearly above that of a model that gives no answers"),
+    ("multi_label", "micro_f1",
+     "micro F1 on held-out rows is not clearly above that of a model that gives all rows the same classes"),
+    ("token_classification", "accuracy",
+     "accuracy on held-out rows is not clearly above that of the most frequent tag"),
+])  # fmt: skip
+def test_students_on_held_out_rows_are_compared_with_guessers(kind, metric, words):
+    task = {"task": kind, "metric": metric, "rows": 200, "teacher": 0.9, "student": 0.61, "agreement": 0.65}
+    task |= {"intervals": {metric: [0.57, 0.65]}, "chance": {metric: 0.6}}
+    table = comparison_markdown({"task": task})
+    assert f"The student's {words}: 0.610 against 0.600." in table
+    guesser = with_article(guesser_of(metric, kind))
+    assert f"| ↳ {metric_name(metric)} of {guesser} | – | 0.600 |" in table
 
 
 def test_rows_that_were_held_out_from_the_training_files_have_guessers_too():

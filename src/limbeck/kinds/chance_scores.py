@@ -79,6 +79,16 @@ def chance_of_flags(labels: NDArray[np.int64]) -> dict[str, float]:
     }
 
 
+def chance_of_answers(have_answers: NDArray[np.bool_]) -> dict[str, float]:
+    """Return exact match and F1 of no answer to every question: the share of questions without an answer.
+
+    Args:
+        have_answers: Whether each question has an answer, `[rows]`.
+    """
+    share = float((~have_answers).mean())
+    return {"exact_match": share, "f1_answer": share}
+
+
 def chance_of_queries(labels_of_queries: Sequence[NDArray[np.float64]]) -> dict[str, float]:
     """Return nDCG@10 and MRR@10 of documents in a random order, as means over queries.
 

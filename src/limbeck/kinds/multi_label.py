@@ -19,7 +19,7 @@ from limbeck.kinds import class_scores
 from limbeck.kinds.beside_teacher import ClassFigures, Disagreements, label_figures
 from limbeck.kinds.chance_scores import chance_of_flags
 from limbeck.kinds.classification import resampled_interval, submitted_class
-from limbeck.kinds.kind import Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.kind import HeldOutRows, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -217,6 +217,11 @@ class MultiLabel(Kind):
             return None
         hits = int((predicted_flags & label_flags).sum())
         return 2 * hits / count
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the micro F1 of the same classes for all rows."""
+        chance = chance_of_flags(labels.astype(np.int64))
+        return {self.held_out_metric: chance[self.held_out_metric]}
 
     def hard_label(self) -> LabelTerm | None:
         """Return the binary cross entropy with the labels."""

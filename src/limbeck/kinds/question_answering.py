@@ -18,13 +18,16 @@ from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
 from limbeck.kinds.beside_teacher import Disagreements
-from limbeck.kinds.kind import Kind, LabelTerm, Metric, Outputs
+from limbeck.kinds.chance_scores import chance_of_answers
+from limbeck.kinds.kind import HeldOutRows, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import NO_PLACE, RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import AnswerPrediction, Predictions, Task
 from limbeck.kinds.usage import HeadUsage
 
 Answers = Mapping[str, AnswerPrediction]
+
+_NO_ANSWER_IN_WORDS = "no answer"
 
 
 def _exact_match(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
@@ -167,7 +170,7 @@ class QuestionAnswering(Kind):
     def interval(
         self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
     ) -> intervals.Interval | None:
-        """Return Wilson's interval of exact match, and that of a mean over rows for F1."""
+        """Return Wilson's interval of exact match, and that of a mean of shares for F1, see `of_mean_share`."""
         if metric == "exact_match":
             return intervals.of_share(value, len(rows))
         answers = cast(Answers, predictions)
@@ -177,15 +180,29 @@ class QuestionAnswering(Kind):
             is_emptied = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
             has_no_answer = np.array([not row.answers for row in rows])
             f1 = np.where(is_emptied, has_no_answer, f1)
-        return intervals.of_many(f1.tolist())
+        return intervals.of_mean_share(f1.tolist())
+
+    def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the scores of no answer to every question, where questions may have no answer."""
+        if task.answerable_only:
+            return {}
+        return chance_of_answers(np.array([bool(row.answers) for row in rows]))
+
+    def only_answer(self, predictions: Predictions, task: Task) -> str | None:
+        """Return "no answer" if no question is given an answer."""
+        answers = cast(Answers, predictions)
+        has_answers = any(_text(answer, task) for answer in answers.values())
+        if len(answers) < 2 or has_answers:
+            return None
+        return _NO_ANSWER_IN_WORDS
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the text of an answer."""
-        return str(prediction) or "no answer"
+        return str(prediction) or _NO_ANSWER_IN_WORDS
 
     def label_words(self, row: LabelledRow, task: Task) -> str:
         """Return all gold answers, each once."""
-        return " / ".join(dict.fromkeys(row.answers)) or "no answer"
+        return " / ".join(dict.fromkeys(row.answers)) or _NO_ANSWER_IN_WORDS
 
     def disagreements(
         self,
@@ -214,8 +231,8 @@ class QuestionAnswering(Kind):
         return Disagreements(
             distances=1 - scores.f1,
             differ=scores.exact < 1,
-            student=[text or "no answer" for text in student_texts],
-            teacher=[text or "no answer" for text in teacher_texts],
+            student=[text or _NO_ANSWER_IN_WORDS for text in student_texts],
+            teacher=[text or _NO_ANSWER_IN_WORDS for text in teacher_texts],
         )
 
     def held_out_predictions(self, logits: Any) -> Any:
@@ -225,6 +242,11 @@ class QuestionAnswering(Kind):
     def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
         """Return the share of windows whose start and end are both right."""
         return float(np.mean((predicted == labels).all(-1), dtype=np.float32))
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the share of windows without the whole answer, which are right without an answer."""
+        has_no_span = (labels == NO_SPAN).all(-1)
+        return {self.held_out_metric: float(has_no_span.mean())}
 
     def hard_label(self) -> LabelTerm | None:
         """Return the cross entropy with both ends of the answer."""

@@ -81,6 +81,17 @@ def _predicted(predictions: Predictions, rows: Sequence[LabelledRow]) -> NDArray
     return class_scores.flat([scored_words(tags, row) for tags, row in zip(tags_of_rows, rows, strict=True)])
 
 
+def _chance_of_words(labels: NDArray[np.int64], classes: int) -> dict[str, float]:
+    """Return the share of words with the most frequent tag, by the metric that it is a score of.
+
+    Args:
+        labels: The class of each word, `[words]`.
+        classes: The number of classes.
+    """
+    chance = chance_of_classes(labels, classes, positive=None)
+    return {name: value for name, value in chance.items() if name == "accuracy"}
+
+
 def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
     """Share of words with the right class."""
     return class_scores.accuracy(_predicted(predictions, rows), _gold(rows))
@@ -210,8 +221,11 @@ class TokenClassification(Kind):
 
     def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
         """Return the share of words with the most frequent tag; entities are not found by chance."""
-        chance = chance_of_classes(_gold(rows), len(task.labels), positive=None)
-        return {name: value for name, value in chance.items() if name == "accuracy"}
+        return _chance_of_words(_gold(rows), len(task.labels))
+
+    def held_out_chance(self, labels: NDArray[Any], rows: HeldOutRows) -> dict[str, float]:
+        """Return the share of scored tokens, one for each word, with the most frequent tag."""
+        return _chance_of_words(labels.astype(np.int64), len(rows.classes))
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the words of entities in a sentence with their tags, such as `Ada/B-PER Lovelace/I-PER`."""

@@ -10,9 +10,23 @@ from limbeck.report.names import metric_name
 from limbeck.report.reliable import is_weak
 
 MOST_FREQUENT_CLASS = "most frequent class"
+MOST_FREQUENT_TAG = "most frequent tag"
+ALWAYS_POSITIVE = "always the positive class"
+SAME_CLASSES = "same classes for all rows"
+NO_ANSWER = "no answer"
 RANDOM_ORDER = "random order"
-GUESSERS = (MOST_FREQUENT_CLASS, RANDOM_ORDER)
+GUESSERS = (MOST_FREQUENT_CLASS, MOST_FREQUENT_TAG, ALWAYS_POSITIVE, SAME_CLASSES, NO_ANSWER, RANDOM_ORDER)
 """Names of the guessers, as tables have them."""
+_IN_SENTENCES = {
+    MOST_FREQUENT_CLASS: "the most frequent class",
+    MOST_FREQUENT_TAG: "the most frequent tag",
+    ALWAYS_POSITIVE: "a model that always gives the positive class",
+    SAME_CLASSES: "a model that gives all rows the same classes",
+    NO_ANSWER: "a model that gives no answers",
+    RANDOM_ORDER: "a random order",
+}
+_METRICS_OF_MOST_FREQUENT = ("accuracy", "micro_f1")
+"""The metrics of classes by which the most frequent class is the best guess; of one class a row, they are equal."""
 ONLY_IMITATES = "A student can only imitate its teacher: look for a better one, or train it longer or on more rows."
 """The advice on a weak teacher."""
 
@@ -28,7 +42,7 @@ def describe_weakness(metric: str, score: float, *, lowest: float, chance: float
         percent: Whether the three numbers are percentages, which have one decimal. Else they have three.
     """
     digits = 1 if percent else 3
-    verb = "are" if metric == metric_name("exact_span") else "is"
+    verb = verb_of(metric)
     if lowest <= chance:
         return f"{metric} {verb} not clearly above chance ({rounded(chance, digits)}, without reading the rows)"
     share = score / 100 if percent else score
@@ -37,9 +51,18 @@ def describe_weakness(metric: str, score: float, *, lowest: float, chance: float
     return ""
 
 
+def verb_of(figure: str) -> str:
+    """Return the verb of a sentence on a score, `is` or `are`.
+
+    Args:
+        figure: The name of the score, which begins with its metric, as tables head it.
+    """
+    return "are" if figure.startswith(metric_name("exact_span")) else "is"
+
+
 def with_article(guesser: str) -> str:
-    """Return the name of a guesser for a sentence."""
-    return f"the {guesser}" if guesser == MOST_FREQUENT_CLASS else f"a {guesser}"
+    """Return a guesser in words that fit into a sentence, such as `the most frequent class`."""
+    return _IN_SENTENCES[guesser]
 
 
 def guesser_sentence(column: Column, figure: ColumnFigure) -> str:
@@ -65,7 +88,16 @@ def guesser_of(metric: str, kind: str | None) -> str | None:
     facts = kind_of(kind)
     if facts.has_queries:
         return RANDOM_ORDER
+    if facts.has_answers:
+        return NO_ANSWER
+    if facts.of_words:
+        # No entities are found by chance.
+        return MOST_FREQUENT_TAG if metric == "accuracy" else None
+    if facts.has_several:
+        return SAME_CLASSES
+    if not facts.has_one_class:
+        return None
+    if metric in facts.metrics_of_class:
+        return ALWAYS_POSITIVE
     # Other metrics of classes have no guesser that everyone knows.
-    if facts.has_one_class and metric == "accuracy":
-        return MOST_FREQUENT_CLASS
-    return None
+    return MOST_FREQUENT_CLASS if metric in _METRICS_OF_MOST_FREQUENT else None

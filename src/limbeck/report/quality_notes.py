@@ -22,7 +22,7 @@ from limbeck.core.records.run_evaluation import (
     SATURATED,
     SUMMARY_IN_BODIES,
 )
-from limbeck.report.chance import ONLY_IMITATES, describe_weakness, guesser_of, with_article
+from limbeck.report.chance import ONLY_IMITATES, describe_weakness, guesser_of, verb_of, with_article
 from limbeck.report.gains import gain_sentences, has_clear_loss, has_unclear_gain, is_no_better
 from limbeck.report.names import metric_name, metric_of_rows
 from limbeck.report.reliable import (
@@ -434,7 +434,7 @@ def _guessing_line(name: str, score: float | None, guesser: str | None, chance: 
     """
     whose = "chance" if guesser is None else f"that of {with_article(guesser)}"
     return (
-        f"The student's {name} is not clearly above {whose}: {rounded(score or 0.0, 3)} against "
+        f"The student's {name} {verb_of(name)} not clearly above {whose}: {rounded(score or 0.0, 3)} against "
         f"{rounded(chance or 0.0, 3)}. So nothing shows that the student has learned the task."
     )
 

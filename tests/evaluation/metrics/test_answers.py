@@ -10,6 +10,7 @@ import pytest
 import yaml
 from benchmarks import squad_figures
 
+from limbeck.core.intervals import of_share
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.registry import TASKS
@@ -17,7 +18,9 @@ from limbeck.kinds import answer_rules
 from limbeck.kinds.answer_rules import compare_cmrc, normalise_answer_of
 from limbeck.kinds.answer_scores import best_threshold, score_answers
 from limbeck.kinds.chinese_segments import mixed_segments
-from limbeck.kinds.scoring import score
+from limbeck.kinds.kind import HeldOutRows
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.scoring import chance_of, only_answer, score
 from limbeck.kinds.task import AnswerPrediction
 from tests.evaluation.metrics import naive
 
@@ -117,3 +120,71 @@ def test_figures_are_those_of_the_scripts_for_answers_of_squad_that_are_changed_
     assert compared == 4 * len(golds) + 12 and differing == []
     monkeypatch.setattr(answer_rules, "_ENGLISH_ARTICLES", re.compile("the"))
     assert squad_figures.compare_draw(golds, random.Random(4))[1]
+
+
+def interval_of_f1(predictions, rows, task):
+    kind = KINDS["question_answering"]
+    figures = score(task, "validation", rows, predictions)
+    return kind.interval("f1_answer", figures["f1_answer"], task, rows, predictions)
+
+
+def test_the_interval_of_f1_is_within_0_and_1():
+    rows = [row(str(number), "the old river") for number in range(30)]
+    # 28 answers are right and two are "river", with an F1 of 2/3 since articles do not count.
+    predictions = {str(number): AnswerPrediction("the old river") for number in range(28)}
+    predictions |= {str(number): AnswerPrediction("river") for number in (28, 29)}
+    values = [1.0] * 28 + [2 / 3] * 2
+    mean = float(np.mean(values))
+    half = 1.959964 * float(np.std(values, ddof=1)) / 30**0.5
+    assert mean + half > 1
+    assert interval_of_f1(predictions, rows, TASKS["squad"]) == pytest.approx((mean - half, 1.0))
+
+
+@pytest.mark.parametrize(("text", "right"), [("the old river", 30), ("a bridge", 0)])
+def test_answers_that_are_all_right_or_all_wrong_have_the_interval_of_their_share(text, right):
+    rows = [row(str(number), "the old river") for number in range(30)]
+    predictions = {str(number): AnswerPrediction(text) for number in range(30)}
+    interval = interval_of_f1(predictions, rows, TASKS["squad"])
+    assert interval == of_share(right / 30, 30)
+    assert interval[1] - interval[0] > 0.1
+    # So a single question has a finite interval.
+    assert interval_of_f1({"0": predictions["0"]}, rows[:1], TASKS["squad"]) == of_share(right / 30, 1)
+
+
+def test_equal_answers_that_are_partly_right_have_no_interval():
+    rows = [row(str(number), "the old river") for number in range(5)]
+    predictions = {str(number): AnswerPrediction("river") for number in range(5)}
+    assert interval_of_f1(predictions, rows, TASKS["squad"]) is None
+
+
+def test_no_answers_at_all_score_the_share_of_questions_without_an_answer():
+    rows = [row("a", "river"), row("b"), row("c"), row("d", "bridge"), row("e")]
+    predictions = {each.id: AnswerPrediction("river", null_odds=1.0) for each in rows}
+    task = TASKS["squad2"]
+    figures = score(task, "validation", rows, predictions)
+    expected = {name: pytest.approx(0.6) for name in ("exact_match", "f1_answer")}
+    assert {name: figures[name] for name in expected} == expected
+    assert chance_of(task, rows) == expected
+    assert only_answer(task, predictions) == "no answer"
+
+    # A single answer is enough to be more than that, and empty text is no answer.
+    assert only_answer(task, predictions | {"a": AnswerPrediction("river", null_odds=-1.0)}) is None
+    assert only_answer(task, predictions | {"a": AnswerPrediction("", null_odds=-1.0)}) == "no answer"
+    assert only_answer(task, {"a": predictions["a"]}) is None
+
+
+def test_questions_that_all_have_answers_have_no_chance():
+    rows = [row("a", "river"), row("b", "bridge")]
+    task = TASKS["squad"]
+    assert chance_of(task, rows) == {}
+    # Null odds empty no answer there.
+    predictions = {each.id: AnswerPrediction("river", null_odds=1.0) for each in rows}
+    assert only_answer(task, predictions) is None
+
+
+def test_windows_without_an_answer_are_the_chance_of_held_out_windows():
+    kind = KINDS["question_answering"]
+    labels = np.array([[0, 0], [3, 5], [0, 0], [0, 0], [0, 2]])
+    chance = kind.held_out_chance(labels, HeldOutRows(np.arange(5)))
+    assert chance == {"exact_span": pytest.approx(0.6)}
+    assert kind.held_out_score(np.zeros_like(labels), labels) == pytest.approx(0.6)
