@@ -1,12 +1,20 @@
 """The comparison counts real tokens only, and its bounds hold."""
 
+from dataclasses import replace
+from typing import ClassVar
+
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import BatchEncoding, PreTrainedTokenizerFast
 
-from limbeck.core.exports import Differences
-from limbeck.export.batches import make_batches, tokenise
+from limbeck.core.exports import Differences, Export
+from limbeck.export.batches import make_batches, mark_words, tokenise
 from limbeck.export.differences import ExportMismatchError, check_differences, check_int8_quality, measure_differences
 from limbeck.models.sample_texts import built_in_texts
+from limbeck.report.export_text import export_lines
 from tests.support.models import tiny_tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
@@ -75,9 +83,110 @@ def test_the_decisions_on_a_text_count_once_however_many_batches_have_it(batches
     result = measure_differences(source, export, batches, head)
     decisions = [1, 1, 1]
     if head == "token_classification":
-        decisions = [len(row["input_ids"]) for row in tokenise(tiny_tokenizer(), TEXTS, NAMES, 128)]
+        decisions = [2, 5, 2]  # The words of the texts.
+        tokens = [len(row["input_ids"]) for row in tokenise(tiny_tokenizer(), TEXTS, NAMES, 128)]
+        assert result.equal_tokens == pytest.approx(1 - tokens[0] / sum(tokens))
     assert result.equal_decisions == pytest.approx(1 - decisions[0] / sum(decisions))
     assert result.decisions == sum(decisions)
+
+
+def tags(differ):
+    """Scores of two tags for each token, of which those of the tokens that `differ` marks are exchanged."""
+
+    def make(batch):
+        scores = torch.tensor([1.0, 0.0]).expand(*batch.valid.shape, 2)
+        return torch.where(differ(batch)[..., None], scores.flip(-1), scores)
+
+    return constant("logits", make)
+
+
+def test_tags_are_decided_at_the_first_token_of_each_word():
+    tokenizer = tiny_tokenizer()
+    text = "the xyzzy teacher."
+    pieces = tokenizer.tokenize(text)
+    batches = make_batches(tokenizer, [text], NAMES, 128)
+    words = [batch.word_starts[batch.valid].tolist() for batch in batches]
+    # The sign behind the last word is no word by itself, and neither are the special tokens.
+    assert words == len(batches) * [[False, *first_tokens(tokenizer, text), False]]
+    assert sum(words[0]) == 3 < len(pieces)
+    assert all(not batch.word_starts[~batch.valid].any() for batch in batches)
+
+    same = tags(lambda batch: torch.zeros_like(batch.valid))
+    others_differ = tags(lambda batch: batch.valid & ~batch.word_starts)
+    result = measure_differences(same, others_differ, batches, "token_classification")
+    assert (result.equal_decisions, result.decisions, result.decided) == (1.0, 3, "words")
+    assert result.equal_tokens == pytest.approx(3 / len(words[0])) and result.mean_kl == pytest.approx(0.0)
+    # The rest of the tokens does not let words pass, and words do not let the rest pass.
+    with pytest.raises(ExportMismatchError, match="share of equal decisions is 0.5"):
+        check_int8_quality(result.model_copy(update={"equal_tokens": 0.5}))
+    words_differ = tags(lambda batch: batch.word_starts)
+    assert measure_differences(same, words_differ, batches, "token_classification").equal_decisions == 0.0
+
+
+def first_tokens(tokenizer, text):
+    """Whether each token of a text is the first of one of its words, by the words tokenised one by one."""
+    marks = []
+    for word in text.split():
+        marks += [True] + [False] * (len(tokenizer.tokenize(word)) - 1)
+    return marks
+
+
+@pytest.mark.parametrize("text", ["ünï 東京 the", "  the   model ", "a\tb"])
+def test_words_of_bytes_have_one_first_token_each(text):
+    backend = Tokenizer(BPE({letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}, []))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=True)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    (marks,) = mark_words(tokenizer, [text], 128)
+    assert sum(marks) == len(text.split()) < len(marks)
+    # Each letter is a token, so that a word begins with its space, as in training.
+    firsts = [token for token, is_first in zip(tokenizer.tokenize(text), marks, strict=True) if is_first]
+    assert set(firsts) <= {"Ġ", "ĉ"}
+
+
+class SlowTokenizer:
+    """Gives each text two tokens between special ones, and does not tell their characters."""
+
+    init_kwargs: ClassVar = {}
+
+    def __call__(self, texts, **options):
+        return BatchEncoding({"input_ids": [[2, 7, 8, 3] for _ in texts]})
+
+    def get_special_tokens_mask(self, ids, already_has_special_tokens):
+        return [int(number in (2, 3)) for number in ids]
+
+
+def test_tokens_that_are_not_special_count_where_the_words_are_not_known():
+    assert mark_words(SlowTokenizer(), ["teacher"], 128) == [[False, True, True, False]]
+    batches = make_batches(tiny_tokenizer(), ["the xyzzy"], NAMES, 128)
+    batches = [replace(batch, has_words=False) for batch in batches]
+    same = tags(lambda batch: torch.zeros_like(batch.valid))
+    assert measure_differences(same, same, batches, "token_classification").decided == "tokens"
+
+
+def test_a_text_with_several_labels_is_one_decision(batches):
+    rows = [batch for batch in batches if len(batch.texts) == 3][:1]
+    source = constant("logits", lambda batch: torch.tensor([[1.0, -1.0, -1.0]] * 3))
+    export = constant("logits", lambda batch: torch.tensor([[1.0, -1.0, -1.0], [1.0, -1.0, 0.5], [2.0, -3.0, -1.0]]))
+    result = measure_differences(source, export, rows, "multi_label")
+    assert result.equal_decisions == pytest.approx(2 / 3), "of nine labels, eight are equal"
+    assert (result.decisions, result.decided) == (3, "texts, each with all of its labels")
+
+
+@pytest.mark.parametrize(("head", "decided", "number"), [
+    ("token_classification", "words", "1,800"),
+    ("multi_label", "texts, each with all of its labels", "300"),
+    ("question_answering", "starts and ends of answers", "600"),
+])  # fmt: skip
+def test_the_line_on_decisions_names_what_is_decided_on(head, decided, number):
+    count = int(number.replace(",", ""))
+    shares = differences(texts=300, equal_decisions=0.97, decisions=count, decided=decided, mean_kl=0.01)
+    record = Export(format="onnx-int8", dtype="int8", head=head, megabytes=1.0, development=shares, differences=shares)
+    lines = export_lines(record)
+    interval = " (95 %: 94.4% to 98.4%)" if count == 300 else ""
+    expected = (
+        f"On 300 held-out rows of the run, decisions equal to the source's: 97.0% of {number} {decided}{interval}."
+    )
+    assert any(line.startswith(expected) for line in lines)
 
 
 def test_an_answer_is_never_in_the_padding(batches):

@@ -19,11 +19,16 @@ class Differences(Record):
         scale: Output to the largest absolute value of the source.
         cosine: Mean and lowest cosine of the vectors, sentence vectors where there are some, else those of tokens;
             empty with a head.
-        equal_decisions: Share of rows (tokens, texts, answer ends) with the same most probable class; None without
-            classes. A text that is in several batches counts once.
-        decisions: Number of these rows; None without classes, and in older records.
-        mean_kl: Mean `KL(source || export)` of their class probabilities in nats, over the same rows; None without
-            classes.
+        equal_decisions: Share of decisions (on words, texts, answer ends) for the same most probable class; None
+            without classes. A text that may have several classes is one decision for all of them. A text that is in
+            several batches counts once.
+        decisions: Number of these decisions; None without classes, and in older records.
+        decided: What the decisions are on, in words, such as `words`; None for one on each text, and in older records,
+            whose decisions were on all tokens, and on each class of a text.
+        equal_tokens: Share of all tokens with the same most probable class, for a head that labels words; None for
+            others, and in older records.
+        mean_kl: Mean `KL(source || export)` of the class probabilities of the decisions in nats; where a text may have
+            several classes, of each of them. None without classes.
     """
 
     texts: Number | None = None
@@ -34,6 +39,8 @@ class Differences(Record):
     cosine: dict[str, Number | None] = Field(default_factory=dict)
     equal_decisions: Number | None = None
     decisions: Number | None = None
+    decided: str | None = None
+    equal_tokens: Number | None = None
     mean_kl: Number | None = None
 
 

@@ -5,9 +5,11 @@ A *row* is a text, or a pair of texts, as token ids. Real tokens are all that ar
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import torch
+from tokenizers import Encoding
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -30,10 +32,15 @@ class Batch:
     Attributes:
         texts: The rows' texts.
         inputs: The model's inputs by name, `[B, L]` int64 each.
+        word_starts: Bool `[B, L]`, True for the first token of each word, see `mark_words`. A slow tokenizer does not
+            tell the words: then it is True for all tokens but special ones and padding.
+        has_words: Whether the words are known.
     """
 
     texts: tuple[Text, ...]
     inputs: dict[str, Tensor]
+    word_starts: Tensor
+    has_words: bool
 
     @property
     def valid(self) -> Tensor:
@@ -68,6 +75,55 @@ def tokenise(
     return rows
 
 
+def mark_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], longest: int) -> list[list[bool]]:
+    """Return for each token of each text whether it is the first of a word, by which a word is tagged.
+
+    Words have white space between them, as in the texts of tagged rows. A slow tokenizer does not tell the characters
+    of a token: then all tokens but special ones count.
+
+    Args:
+        tokenizer: The tokenizer, as in `tokenise`.
+        texts: Texts and pairs.
+        longest: Most tokens of a text, special ones included.
+    """
+    marks = []
+    plain = tokenizers.plain_tokenizer(tokenizer)
+    for text in texts:
+        encoded = plain([text], padding=False, verbose=False, truncation=True, max_length=longest)
+        if encoded.is_fast:
+            marks.append(_first_tokens(encoded.encodings[0], text))
+        else:
+            special = plain.get_special_tokens_mask(encoded["input_ids"][0], already_has_special_tokens=True)
+            marks.append([not is_special for is_special in special])
+    return marks
+
+
+def _first_tokens(encoding: Encoding, text: Text) -> list[bool]:
+    """Return for each token of a text, or of a pair, whether it is the first of a word.
+
+    Args:
+        encoding: The tokens.
+        text: The text or pair.
+    """
+    parts = (text,) if isinstance(text, str) else text
+    # The words whose first token was met: a letter of several bytes may be several tokens with the same characters.
+    words_met: set[tuple[int, int]] = set()
+    marks = []
+    for number, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
+        is_first = False
+        # A special token is in no part.
+        if number is not None:
+            part = parts[number]
+            # Some tokens begin with the space before their word, or are that space.
+            spaces = len(part[start:end]) - len(part[start:end].lstrip())
+            place = start + spaces
+            begins_word = part[place : place + 1].strip() != "" and part[place - 1 : place].strip() == ""
+            is_first = begins_word and (number, place) not in words_met
+            words_met.add((number, place))
+        marks.append(is_first)
+    return marks
+
+
 def make_batches(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], names: Sequence[str], longest: int, *, left: bool = True
 ) -> list[Batch]:
@@ -83,11 +139,12 @@ def make_batches(
         left: Whether one batch is padded on the left. A library that pads by itself does so on the right only.
     """
     inputs_of_texts = tokenise(tokenizer, texts, names, longest)
-    rows = [_Row(text, inputs) for text, inputs in zip(texts, inputs_of_texts, strict=True)]
+    marks_of_texts = mark_words(tokenizer, texts, longest)
+    rows = [_Row(*row) for row in zip(texts, inputs_of_texts, marks_of_texts, strict=True)]
     rows = [row for row in rows if row.length > 0]
     if not rows:
         return []
-    padding_id = int(tokenizer.pad_token_id or 0)
+    pad = partial(_pad, padding_id=int(tokenizer.pad_token_id or 0), has_words=tokenizer.is_fast)
 
     # Each text once.
     short = [row for row in rows if row.length <= _LONGEST_SHORT_ROW]
@@ -95,44 +152,50 @@ def make_batches(
     batches: list[Batch] = []
     for group in (short, long):
         starts = range(0, len(group), BATCH_SIZE)
-        batches += [_pad(group[start : start + BATCH_SIZE], padding_id) for start in starts]
+        batches += [pad(group[start : start + BATCH_SIZE]) for start in starts]
 
     # The shortest text and the one of median length each alone, without padding.
     by_length = sorted(rows, key=lambda row: row.length)
     shortest = by_length[0]
     middle = by_length[len(by_length) // 2]
-    batches.append(_pad([shortest], padding_id))
+    batches.append(pad([shortest]))
     if middle is not shortest:
-        batches.append(_pad([middle], padding_id))
+        batches.append(pad([middle]))
 
     # A few short texts with more padding than they need, and with padding on the left.
     few = short[: BATCH_SIZE // 2]
     if few:
         width = max(row.length for row in few) + _MORE_PADDING
-        batches.append(_pad(few, padding_id, width=min(longest, width)))
+        batches.append(pad(few, width=min(longest, width)))
         if left:
-            batches.append(_pad(few, padding_id, side="left"))
+            batches.append(pad(few, side="left"))
     return batches
 
 
 class _Row(NamedTuple):
-    """A text and its inputs."""
+    """A text, its inputs, and whether each token is the first of a word."""
 
     text: Text
     inputs: dict[str, list[int]]
+    marks: list[bool]
 
     @property
     def length(self) -> int:
         return len(self.inputs["input_ids"])
 
 
-def _pad(rows: Sequence[_Row], padding_id: int, *, width: int = 1, side: str = "right") -> Batch:
+def _pad(rows: Sequence[_Row], padding_id: int, *, has_words: bool, width: int = 1, side: str = "right") -> Batch:
     """Make a batch of rows, padded on a side to the least multiple of `width` that holds them all."""
     collate = PadCollator(padding_id, side, multiple_of=width)
     padded = collate([row.inputs for row in rows])
     zeros = torch.zeros_like(padded["input_ids"])
     inputs = {name: padded.get(name, zeros) for name in rows[0].inputs}
-    return Batch(tuple(row.text for row in rows), inputs)
+    # Padding is no word.
+    word_starts = torch.zeros_like(zeros, dtype=torch.bool)
+    for number, row in enumerate(rows):
+        real_tokens = inputs["attention_mask"][number].bool()
+        word_starts[number, real_tokens] = torch.tensor(row.marks)
+    return Batch(tuple(row.text for row in rows), inputs, word_starts, has_words)
 
 
 Runner: TypeAlias = Callable[[Batch], dict[str, Tensor]]

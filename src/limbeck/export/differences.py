@@ -97,14 +97,17 @@ def check_int8_quality(differences: Differences) -> None:
     """Refuse an int8 export that keeps too little of its source.
 
     Quality is the share of equal decisions for a model that decides, else the mean cosine of its vectors. For a model
-    that gives single values it is 1 less the largest difference, as a share of the largest value.
+    that labels words it is the lower one of the shares of words and of tokens. For a model that gives single values it
+    is 1 less the largest difference, as a share of the largest value.
 
     Raises:
         ExportMismatchError: with the quality and the bound.
     """
     mean_cosine = differences.cosine.get("mean")
-    if differences.equal_decisions is not None:
-        quality = differences.equal_decisions
+    equal_shares = [differences.equal_decisions, differences.equal_tokens]
+    known_shares = [share for share in equal_shares if share is not None]
+    if known_shares:
+        quality = min(known_shares)
         bound = LEAST_EQUAL
         title = "share of equal decisions"
     elif mean_cosine is not None:
@@ -166,6 +169,9 @@ class _Gaps:
         self._cosines: list[Tensor] = []
         self._are_equal: list[Tensor] = []
         self._divergences: list[Tensor] = []
+        # The same of all tokens of a head that labels words, whose decisions are on the first token of each word.
+        self._tokens_are_equal: list[Tensor] = []
+        self._has_words = True
 
     def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
         """Take in the outputs of both models on a batch, by name."""
@@ -192,6 +198,13 @@ class _Gaps:
                 whole_expected = expected.masked_fill(padding, _NEVER)
                 whole_exported = exported.masked_fill(padding, _NEVER)
                 self._add_decisions(whole_expected[is_new], whole_exported[is_new])
+            elif self._facts.of_words:
+                is_equal = expected.argmax(-1) == exported.argmax(-1)
+                self._tokens_are_equal.append(is_equal[batch.valid & is_new[:, None]])
+                # The other tokens were not trained on, and nobody reads their labels.
+                is_word = batch.word_starts & is_new[:, None]
+                self._add_decisions(expected[is_word], exported[is_word])
+                self._has_words = batch.has_words
             else:
                 row_of_value = mask.nonzero()[:, 0]
                 value_is_new = is_new[row_of_value]
@@ -214,10 +227,14 @@ class _Gaps:
     def _add_decisions(self, source: Tensor, export: Tensor) -> None:
         """Take in the scores of decisions `[..., choices]`, each of which is for the choice of the highest score."""
         if self._facts.has_several:
-            # A text may have several classes, so that each class is a decision: yes at a score above 0, else no.
+            # A text may have several classes, each with an answer: yes at a score above 0, else no.
             source = torch.stack([source, torch.zeros_like(source)], -1)
             export = torch.stack([export, torch.zeros_like(export)], -1)
-        self._are_equal.append(source.argmax(-1) == export.argmax(-1))
+        is_equal = source.argmax(-1) == export.argmax(-1)
+        if self._facts.has_several:
+            # Most answers are no, so that the text is the decision: all of its answers have to be equal.
+            is_equal = is_equal.all(-1)
+        self._are_equal.append(is_equal)
         self._divergences.append(_kl(source, export))
 
     def differences(self) -> Differences:
@@ -230,10 +247,15 @@ class _Gaps:
         decisions = None
         mean_kl = None
         if self._are_equal:
-            are_equal = torch.cat(self._are_equal)
-            equal_decisions = float(are_equal.float().mean())
+            are_equal = torch.cat([each.flatten() for each in self._are_equal])
             decisions = are_equal.numel()
-            mean_kl = float(torch.cat(self._divergences).mean())
+            # Texts of white space alone have no words.
+            if decisions:
+                equal_decisions = float(are_equal.float().mean())
+                mean_kl = float(torch.cat(self._divergences).mean())
+        equal_tokens = None
+        if self._tokens_are_equal:
+            equal_tokens = float(torch.cat(self._tokens_are_equal).float().mean())
         return Differences(
             texts=len(self._texts),
             batches=self._batch_count,
@@ -243,8 +265,21 @@ class _Gaps:
             cosine=cosine,
             equal_decisions=equal_decisions,
             decisions=decisions,
+            decided=self._decided(),
+            equal_tokens=equal_tokens,
             mean_kl=mean_kl,
         )
+
+    def _decided(self) -> str | None:
+        """Return what the decisions are on, in words; None for a decision on each text."""
+        if self._facts.of_words:
+            return "words" if self._has_words else "tokens"
+        if self._facts.has_several:
+            return "texts, each with all of its labels"
+        if self._facts.has_answers:
+            return "starts and ends of answers"
+        # A masked language model decides on each token.
+        return "tokens" if self._head == "masked_lm" else None
 
 
 def _kl(source: Tensor, export: Tensor) -> Tensor:

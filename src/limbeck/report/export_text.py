@@ -128,7 +128,8 @@ def _held_out_line(differences: Differences) -> str:
 def _share_of_equal(differences: Differences) -> str:
     """Return the share of equal decisions with their number, such as `100.0% of 23 (95 %: 85.7% to 100.0%)`.
 
-    There is no interval where a text has several decisions, such as those on its words, since they are not independent.
+    The number is followed by the thing that is decided on, such as `words`, where that is not a text by itself. There
+    is no interval where a text has several decisions, such as those on its words, since they are not independent.
     """
     share = differences.equal_decisions or 0.0
     words = f"{share:.1%}"
@@ -136,6 +137,8 @@ def _share_of_equal(differences: Differences) -> str:
     if not differences.decisions:
         return words
     words += f" of {differences.decisions:,.0f}"
+    if differences.decided is not None:
+        words += f" {differences.decided}"
     if differences.decisions != differences.texts:
         return words
     low, high = of_share(share, int(differences.decisions))
