@@ -38,7 +38,7 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
     if not log.curves and not log.problem:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
         yield Notes((f"{heading}: {reason}.",))
-    for figure in _stage_figures(log, heading, positive):
+    for figure in _stage_figures(stage, heading, positive):
         # A figure of a single point shows nothing that the tables of terms, and of teacher and student, do not have.
         if not is_single_point(figure.drawing):
             yield figure
@@ -59,20 +59,25 @@ def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -
         yield Notes(tuple(problems), warning=True)
 
 
-def _stage_figures(log: StageLog, heading: str, positive: str | None) -> Iterator[Figure]:
+def _stage_figures(stage: StageFolder, heading: str, positive: str | None) -> Iterator[Figure]:
     """Yield the figures of the loss, of the scores on development rows and of the terms.
 
     Args:
-        log: The log of the stage.
+        stage: The stage.
         heading: The name of the stage, for the titles.
         positive: The class that metrics of one class are of; see `loss_blocks`.
     """
+    log = stage.log
     losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
     if losses:
         yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
     scores = {metric_name(metric, positive): curve for metric, curve in log.scores().items()}
     if scores:
-        yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
+        caption = ""
+        scored_by_step = stage.record.scored_by_step
+        if scored_by_step is not None:
+            caption = f"Each score is on the same {scored_by_step}, so it may differ from the score on all of them."
+        yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE, caption)
     # A single term is the loss itself, which is drawn already.
     if len(log.terms()) > 1:
         yield _terms_figure(log, f"{heading}: Terms of the loss")

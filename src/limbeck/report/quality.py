@@ -50,7 +50,7 @@ from limbeck.report.reliable import (
     reliable_transformer_speedup,
     share_of_teacher,
 )
-from limbeck.report.scored_rows import only_answer, rows_title
+from limbeck.report.scored_rows import TOO_GOOD, only_answer, rows_title
 
 AGREEMENT = "Agreement on rows the teacher may have been trained on"
 """Label of the figure of rows that were held out from a task's training files; the student has not seen them."""
@@ -101,6 +101,8 @@ class Row:
             not fit for a card. See `limbeck.report.reliable`.
         share_of: For "share" in a row without a teacher's value: the teacher's score in the row above that the share is
             of.
+        chose_step: Whether the rows or the text of the figure chose the step whose student was kept, so that the
+            student's value is too good.
     """
 
     label: str
@@ -112,6 +114,7 @@ class Row:
     is_part: bool = False
     caution: str = ""
     share_of: float | None = None
+    chose_step: bool = False
 
     @property
     def share(self) -> float | None:
@@ -265,7 +268,7 @@ def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: 
         in_millions: Give parameters in millions, as their labels then say. Without that a table of pandas, whose
             columns have one format, would show all numbers as powers of ten.
         details: Add the unit, the student's share of the teacher's value in percent, the ends of the student's 95 %
-            interval, and a note where the figure says little, such as "too few passages".
+            interval, and a note where the figure says little, such as "too few passages", or is too good.
     """
     columns = ["figure", "teacher", "student", "speedup"]
     if details:
@@ -287,7 +290,11 @@ def comparison_csv(comparison: Measured, *, in_millions: bool = False, details: 
                 numbers[name] /= scale
         if details:
             numbers |= _details_of(row)
-        note = "meaningless" if row.unit == "meaningless" else row.caution
+        note = row.caution
+        if row.unit == "meaningless":
+            note = "meaningless"
+        elif row.chose_step:
+            note = f"{note}; {TOO_GOOD}" if note else TOO_GOOD
         rows.append({"figure": figure, "unit": unit, **numbers, "note": note})
     return to_csv(columns, rows)
 
@@ -384,7 +391,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
     rows += _task_rows(evaluation)
     rows += _retrieval_rows(evaluation)
     for vectors in evaluation.cut:
-        rows += _rows_of_cut_vectors(vectors)
+        rows += _rows_of_cut_vectors(vectors, chose_step=evaluation.chose_step)
     return [row for row in rows if row.teacher is not None or row.student is not None]
 
 
@@ -400,6 +407,7 @@ def _agreement_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         unit="alone",
         interval=ends_of(agreement.interval),
         caution=caution_of_agreement(agreement),
+        chose_step=evaluation.chose_step,
     )
     if evaluation.start is not None and evaluation.start.agreement is not None:
         yield _start_row(evaluation.start, evaluation.start.agreement.spearman)
@@ -499,7 +507,14 @@ def _development_rows(scores: DevelopmentFigures, start: UntrainedStart) -> Iter
         elif has_share(scores, metric):
             unit = "share"
         label = f"{at_start(metric_of_rows(metric, scores))} on {title}"
-        student_row = Row(label, teacher=scores.teacher.get(metric), student=value, unit=unit, interval=interval)
+        student_row = Row(
+            label,
+            teacher=scores.teacher.get(metric),
+            student=value,
+            unit=unit,
+            interval=interval,
+            chose_step=scores.chose_step,
+        )
         yield student_row
         if metric in scores.start:
             yield _start_row(start, scores.start[metric], student_row)
@@ -530,7 +545,9 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
         for scores in scores_by_metric:
             label = f"{at_start(metric_name(scores.metric))} on rows held out from the training files"
             interval = interval_of_held_out_score(scores.student, scores.metric, task)
-            yield Row(label, teacher=None, student=scores.student, unit=unit, interval=interval)
+            yield Row(
+                label, teacher=None, student=scores.student, unit=unit, interval=interval, chose_step=task.chose_step
+            )
             yield _start_row(start, task.start.get(scores.metric))
             yield from _guesser_row(task, scores.metric)
         return
@@ -545,6 +562,7 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             unit=unit,
             interval=interval_of_held_out_score(scores.student, scores.metric, task),
             is_part=True,
+            chose_step=task.chose_step,
         )
         # The row may stand below other parts, so that it names its metric.
         label_of_start = f"{metric_name(scores.metric)} of the {start.name}"
@@ -555,7 +573,14 @@ def _task_rows(evaluation: RunEvaluation) -> Iterator[Row]:
 def _row_of_agreement(task: TaskFigures, unit: Unit) -> Row:
     """The row of the agreement on rows that were held out from a task's training files."""
     interval = interval_of_agreement(task)
-    return Row(agreement_label(task), teacher=None, student=task.agreement, unit=unit, interval=interval)
+    return Row(
+        agreement_label(task),
+        teacher=None,
+        student=task.agreement,
+        unit=unit,
+        interval=interval,
+        chose_step=task.chose_step,
+    )
 
 
 def _guesser_row(task: TaskFigures, metric: str | None) -> Iterator[Row]:
@@ -598,9 +623,10 @@ def _retrieval_rows(evaluation: RunEvaluation) -> Iterator[Row]:
             unit=_unit_of_retrieval(caution),
             interval=interval_of_retrieval(student, metric),
             caution=caution,
+            chose_step=evaluation.chose_step,
         )
         yield student_row
-        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric, caution)
+        yield from _asymmetric_row(teacher, evaluation.asymmetric, metric, caution, chose_step=evaluation.chose_step)
         start_value = _figure(start.retrieval, metric)
         if start_value is not None:
             yield _start_row(start, start_value, student_row)
@@ -611,8 +637,13 @@ def _unit_of_retrieval(caution: str) -> Unit:
     return "alone" if caution else "share"
 
 
-def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
-    """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval."""
+def _rows_of_cut_vectors(cut: CutVectors, *, chose_step: bool) -> Iterator[Row]:
+    """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval.
+
+    Args:
+        cut: The figures.
+        chose_step: Whether their text chose the step whose student was kept.
+    """
     width = f"{cut.width} components"
     if cut.agreement is not None:
         yield Row(
@@ -622,6 +653,7 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
             unit="alone",
             interval=ends_of(cut.agreement.interval),
             caution=caution_of_agreement(cut.agreement),
+            chose_step=chose_step,
         )
     # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
@@ -636,12 +668,13 @@ def _rows_of_cut_vectors(cut: CutVectors) -> Iterator[Row]:
             unit=_unit_of_retrieval(caution),
             interval=interval_of_retrieval(cut.student, metric),
             caution=caution,
+            chose_step=chose_step,
         )
-    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric, caution)
+    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric, caution, chose_step=chose_step)
 
 
 def _asymmetric_row(
-    teacher: Retrieval | None, asymmetric: Retrieval | None, metric: str, caution: str
+    teacher: Retrieval | None, asymmetric: Retrieval | None, metric: str, caution: str, *, chose_step: bool
 ) -> Iterator[Row]:
     """Yield the row of retrieval by the student's queries among the teacher's documents, if it was measured."""
     value = _figure(asymmetric, metric)
@@ -654,6 +687,7 @@ def _asymmetric_row(
             interval=interval_of_retrieval(asymmetric, metric),
             is_part=True,
             caution=caution,
+            chose_step=chose_step,
         )
 
 

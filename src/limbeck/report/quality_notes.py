@@ -37,7 +37,7 @@ from limbeck.report.reliable import (
     is_saturated,
     is_student_at_chance,
     is_unsteady,
-    is_weak,
+    lowest_of_held_out_teacher,
     lowest_of_teacher,
 )
 from limbeck.report.scored_rows import (
@@ -62,7 +62,7 @@ def comparison_notes(comparison: Measured) -> list[str]:
 
 
 def notes_blocks(comparison: Measured) -> list[Notes]:
-    """Return the same lines as blocks: weak teachers and unclear gains, as warnings, before all other notes."""
+    """Return the same lines as blocks: warnings, as of weak teachers and of unclear gains, before all other notes."""
     evaluation = RunEvaluation.read(comparison)
     notes = (
         *_latency_notes(evaluation),
@@ -73,7 +73,7 @@ def notes_blocks(comparison: Measured) -> list[Notes]:
         *_development_notes(evaluation),
         *_missing_notes(evaluation),
     )
-    warnings = (*score_warnings(evaluation), *_gain_notes(evaluation))
+    warnings = (*score_warnings(evaluation), *_gain_notes(evaluation), *_chosen_step_notes(evaluation))
     return [Notes(warnings, warning=True), Notes(notes)]
 
 
@@ -259,6 +259,36 @@ def _gain_notes(evaluation: RunEvaluation) -> Iterator[str]:
     sentences = gain_sentences(evaluation)
     if evaluation.start is not None and sentences:
         yield " ".join([*sentences, *_advice(evaluation, evaluation.start)])
+
+
+def _chosen_step_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    """Yield a warning of figures on rows or text that decided which step's student was kept."""
+    for scores in evaluation.development:
+        if scores.chose_step and scores.student:
+            yield _chosen_step_note(f"rows of {rows_title(scores)}", "scores on these rows")
+    task = evaluation.task or TaskFigures()
+    if task.chose_step and (task.student is not None or task.agreement is not None):
+        yield _chosen_step_note("rows held out from the training files", "scores on these rows")
+    if evaluation.chose_step and _has_figures_on_text(evaluation):
+        yield _chosen_step_note("the held-out text", "figures on this text")
+
+
+def _chosen_step_note(data: str, figures: str) -> str:
+    """Return the warning of too good figures.
+
+    Args:
+        data: What chose the step.
+        figures: The figures on it.
+    """
+    return f"The best step was chosen on {data}, so the {figures} flatter the student."
+
+
+def _has_figures_on_text(evaluation: RunEvaluation) -> bool:
+    """Return whether the student has figures on held-out text."""
+    figures = (evaluation.agreement, evaluation.student.retrieval, evaluation.asymmetric)
+    if any(figure is not None for figure in figures):
+        return True
+    return bool(evaluation.cut) or bool(evaluation.languages)
 
 
 def _start_notes(evaluation: RunEvaluation) -> Iterator[str]:
@@ -468,9 +498,17 @@ def _weak_teacher_line(scores: DevelopmentFigures) -> str | None:
 
 def _weak_teacher_line_of_task(task: TaskFigures) -> str | None:
     """Return the same warning for rows that were held out from a task's training files, which have no shares."""
-    if task.metric is None or task.teacher is None or not is_weak(task.teacher):
+    if task.metric is None or task.teacher is None:
         return None
-    return f"The teacher's {metric_name(task.metric)} is only {rounded(task.teacher, 3)}. {ONLY_IMITATES}"
+    weakness = describe_weakness(
+        metric_name(task.metric),
+        task.teacher,
+        lowest=lowest_of_held_out_teacher(task.teacher, task.metric, task),
+        chance=task.chance.get(task.metric) or 0.0,
+    )
+    if not weakness:
+        return None
+    return f"The teacher's {weakness}. {ONLY_IMITATES}"
 
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:

@@ -265,17 +265,41 @@ def lowest_of_teacher(teacher: float, metric: str, scores: DevelopmentFigures) -
         metric: The name of the metric.
         scores: The scores of both models.
     """
-    rows = int(scores.rows or 0)
     interval = ends_of(scores.teacher_intervals.get(metric))
     if interval is not None:
         lowest, _ = interval
         return lowest
     # Older records have the interval of the student alone.
-    interval = interval_of_share(teacher, metric, scores.kind, rows)
+    return _lowest_by_rows(teacher, metric, scores.kind, scores.rows)
+
+
+def lowest_of_held_out_teacher(teacher: float, metric: str, task: TaskFigures) -> float:
+    """Return the lower end of the interval of a teacher's score on rows held out from the training files.
+
+    The record has no interval of it, so that it follows from the number of rows; else the score is returned.
+
+    Args:
+        teacher: The teacher's score.
+        metric: The name of the metric.
+        task: The figures on these rows.
+    """
+    return _lowest_by_rows(teacher, metric, task.task, task.rows)
+
+
+def _lowest_by_rows(score: float, metric: str, kind: str | None, rows: float | None) -> float:
+    """Return the lower end of the interval that follows from the number of rows; the score where none does.
+
+    Args:
+        score: The score.
+        metric: The name of its metric.
+        kind: The kind of the task.
+        rows: The number of rows; None where it is not known.
+    """
+    interval = interval_of_share(score, metric, kind, rows)
     if metric in _CORRELATIONS:
-        interval = of_correlation(teacher, rows, ranked=metric == "spearman")
+        interval = of_correlation(score, int(rows or 0), ranked=metric == "spearman")
     if interval is None:
-        return teacher
+        return score
     lowest, _ = interval
     return lowest
 

@@ -33,6 +33,7 @@ from limbeck.report.quality import PART_MARK_OF_TEXT, quality_table
 from limbeck.report.quality_notes import notes_blocks
 from limbeck.report.run_quality import has_uncounted_parameters, quality_of
 from limbeck.report.run_warnings import warnings_of
+from limbeck.report.scored_rows import TOO_GOOD
 from limbeck.report.sections import Summary, section, summary
 from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
@@ -58,6 +59,8 @@ def run_summary(run: RunFolder) -> Summary:
             result += f" ({100 * quality.start_share:.1f} %)"
         if quality.caution:
             result += f" ({quality.caution})"
+        elif quality.chose_step:
+            result += f" ({TOO_GOOD})"
     teacher = short_model_name(run.record.teacher.name_or_path)
     student = run.record.student.shape
     subject = f"{teacher} to {student}" if teacher and student else ""

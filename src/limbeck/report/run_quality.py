@@ -5,7 +5,7 @@ the run in tables of runs.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from limbeck.core import records, studies
 from limbeck.core.blocks import NOTHING, counted, counted_rows, duration, interval, rounded
@@ -30,7 +30,7 @@ from limbeck.report.reliable import (
     reliable_speedup,
     share_of_teacher,
 )
-from limbeck.report.scored_rows import MEANINGLESS, only_answer, rows_title
+from limbeck.report.scored_rows import MEANINGLESS, TOO_GOOD, only_answer, rows_title
 from limbeck.report.sections import Highlight, facts, highlights
 from limbeck.report.subjects import RunFolder
 
@@ -47,6 +47,8 @@ class Quality:
             value.
         has_share: Whether the figure is fit to be given as a share of the teacher's.
         caution: Why the figure says little; empty where nothing speaks against it.
+        chose_step: Whether the same rows or text chose the step whose student was kept, so that the student's value is
+            too good.
         interval: 95 % interval of the student's value, if it is known.
         start: The value of the start, if it is known.
         start_name: Its name: `untrained start` or `trained start`.
@@ -68,6 +70,7 @@ class Quality:
     has_share: bool = True
     guesser: str = ""
     caution: str = ""
+    chose_step: bool = False
     metric: str = ""
 
     @property
@@ -134,10 +137,12 @@ def quality_of(run: RunFolder) -> Quality | None:
     if retrieval is not None and retrieval.mrr_at_10 is not None:
         teacher = evaluation.teacher.retrieval or records.Retrieval()
         if is_reliable_retrieval(teacher, start.untrained_retrieval, "mrr_at_10"):
-            return _retrieval_quality(retrieval, retrieval.mrr_at_10, teacher, start)
+            quality = _retrieval_quality(retrieval, retrieval.mrr_at_10, teacher, start)
+            return replace(quality, chose_step=evaluation.chose_step)
     agreement = evaluation.agreement
     if agreement is not None and agreement.spearman is not None and is_reliable_agreement(agreement):
-        return _agreement_quality(agreement, agreement.spearman, start)
+        quality = _agreement_quality(agreement, agreement.spearman, start)
+        return replace(quality, chose_step=evaluation.chose_step)
     return None
 
 
@@ -232,6 +237,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float, start
         over=counted_rows(scores.rows or 0, scores.queries),
         has_share=has_share(scores, scores.metric),
         guesser=_guesser_words(scores.metric, scores.kind, chance_of(scores, scores.metric)),
+        chose_step=scores.chose_step,
         metric=metric,
     )
 
@@ -277,6 +283,7 @@ def _labelled_quality(task: records.TaskFigures, metric: str, value: float, star
         start_name=start.name,
         has_share=False,
         guesser=_guesser_words(metric, task.task, task.chance.get(metric)),
+        chose_step=task.chose_step,
     )
 
 
@@ -304,6 +311,7 @@ def _task_quality(task: records.TaskFigures, agreement: float, start: records.Un
         over=over,
         start=task.start_agreement,
         start_name=start.name,
+        chose_step=task.chose_step,
     )
 
 
@@ -392,6 +400,8 @@ def _quality_highlight(quality: Quality) -> Highlight:
         details.append(quality.start_words)
     if quality.guesser:
         details.append(quality.guesser)
+    if quality.chose_step:
+        details.append(TOO_GOOD)
     return Highlight(rounded(quality.student, 3), quality.label, "; ".join(details))
 
 

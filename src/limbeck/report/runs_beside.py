@@ -13,6 +13,7 @@ from limbeck.report.names import without_path
 from limbeck.report.quality import STARTS, format_count, labelled_rows
 from limbeck.report.reliable import caution_of_speedup, reliable_speedup
 from limbeck.report.run_quality import quality_of, reason_without_quality
+from limbeck.report.scored_rows import TOO_GOOD
 from limbeck.report.subjects import RunFolder
 
 MAIN_HEADINGS = ("As fast as its teacher", "Parameters", "Training")
@@ -192,7 +193,10 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
         cells = row.cells()
         if not row.is_part:
             main_label = label
-            facts[label] = Cell(cells.student, detail=cells.change)
+            details = [cells.change]
+            if row.chose_step and row.unit != "meaningless":
+                details.append(TOO_GOOD)
+            facts[label] = Cell(cells.student, detail=_joined(details))
         elif row.label in (*STARTS, *GUESSERS):
             # Without it, a figure that the student had before its training, or that takes no reading of the rows, would
             # look like a result of the training.
@@ -201,16 +205,21 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
             beside = f"{row.label} {cells.student}"
             if cells.change:
                 beside += f" ({cells.change})"
-            details = [main_cell.detail, beside]
-            facts[main_label] = replace(main_cell, detail="; ".join(detail for detail in details if detail))
+            facts[main_label] = replace(main_cell, detail=_joined([main_cell.detail, beside]))
         # The table of each run has the other parts of these figures too.
     return facts
+
+
+def _joined(details: Sequence[str]) -> str:
+    """Join the details of a cell; empty ones are left out."""
+    return "; ".join(detail for detail in details if detail)
 
 
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     """Draw the quality of runs, also against latency, where all are judged by one figure and have one teacher.
 
-    A run whose figure is meaningless is not drawn. The caption names the runs that are left out.
+    A run whose figure is meaningless is not drawn. The caption names the runs that are left out, and those whose figure
+    is on the data that chose their step.
 
     The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
     student: milliseconds of different runs cannot be compared.
@@ -223,6 +232,7 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     # Of runs that are left out of both plots, and of those that are left out of the plot against latency alone.
     without_figure = []
     without_latency = []
+    too_good = []
     for title, run in runs:
         quality = quality_of(run)
         if quality is None or run.record.evaluation is None:
@@ -231,6 +241,8 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         if quality.caution:
             without_figure.append(f"{title} (its {quality.label} is {quality.caution})")
             continue
+        if quality.chose_step:
+            too_good.append(title)
         labels.add(quality.label)
         teacher_paths.add(run.record.teacher.name_or_path)
         # Two measurements of one teacher on the same rows may differ in the last digits.
@@ -259,12 +271,23 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
         [teacher_path] = teacher_paths
         teacher_name = short_model_name(teacher_path) or "teacher"
         models.insert(0, MeasuredModel(teacher_name, teacher_quality, latency=1.0))
-    yield from quality_rows(models, label, teacher_quality, selection=_left_out(without_figure))
-    left_out = _left_out([*without_figure, *without_latency])
+    selection = _selection(without_figure, too_good)
+    yield from quality_rows(models, label, teacher_quality, selection=selection)
+    selection = _selection([*without_figure, *without_latency], too_good)
     latency = "latency relative to the teacher's"
-    yield from quality_against_latency(models, label, latency, front=False, selection=left_out)
+    yield from quality_against_latency(models, label, latency, front=False, selection=selection)
 
 
-def _left_out(runs: Sequence[str]) -> str:
-    """Return a sentence that names the runs that a plot leaves out, each with the reason; "" for none."""
-    return f"Left out: {'; '.join(runs)}." if runs else ""
+def _selection(left_out: Sequence[str], too_good: Sequence[str]) -> str:
+    """Return sentences on the runs that a plot leaves out, and on those whose figure is too good; "" without any.
+
+    Args:
+        left_out: The runs that are left out, each with the reason.
+        too_good: The runs whose figure is on the data that chose their step.
+    """
+    sentences = []
+    if left_out:
+        sentences.append(f"Left out: {'; '.join(left_out)}.")
+    if too_good:
+        sentences.append(f"The same data chose the step, so the figure is too good: {'; '.join(too_good)}.")
+    return " ".join(sentences)

@@ -9,6 +9,8 @@ DEVELOPMENT = "development"
 """The task's name in records, where a recipe gives development rows by a file and not by the name of a task."""
 MEANINGLESS = "meaningless, since all rows get one answer"
 """What is said of the score of such a student."""
+TOO_GOOD = "too good: the same data chose the step"
+"""What is said of a figure on rows or text that decided which step's student was kept."""
 
 
 def rows_title(scores: DevelopmentFigures) -> str:

@@ -92,14 +92,14 @@ def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) 
     There is none where the share is unknown, where either score is meaningless, and where either model is not clearly
     above chance: such a teacher cannot do the task, and a guesser would keep as much as such a student.
     """
-    if is_meaningless(key, model) or _is_at_chance(key, model):
+    if is_meaningless(key, model) or is_at_chance(key, model):
         return None
-    if teacher is not None and (is_meaningless(key, teacher) or _is_at_chance(key, teacher)):
+    if teacher is not None and (is_meaningless(key, teacher) or is_at_chance(key, teacher)):
         return None
     return model.retention.get(key)
 
 
-def _is_at_chance(key: str, model: studies.Scores) -> bool:
+def is_at_chance(key: str, model: studies.Scores) -> bool:
     """Return whether a model's score is not clearly above that of a model that does not read the rows.
 
     Args:

@@ -154,9 +154,14 @@ class StudentCard:
         if not is_in_float32(self.export):
             return []
         results = [*held_out_results(self.evaluation, task_type), *development_results(self.evaluation, task_type)]
-        if self.scores is not None:
-            results += hub_results(self.scores)
+        if self.shown_scores is not None:
+            results += hub_results(self.shown_scores)
         return results
+
+    @cached_property
+    def shown_scores(self) -> TaskScores | None:
+        """The scores on tasks that the card shows: those on rows that chose the step of the student are too good."""
+        return None if self.scores is None else self.scores.without(self.run.splits_that_chose)
 
     @property
     def evaluation(self) -> records.RunEvaluation:
@@ -234,7 +239,7 @@ class StudentCard:
     @property
     def has_quality(self) -> bool:
         """Whether the card shows a figure of the student's quality."""
-        has_scores = self.scores is not None and bool(self.scores.rows)
+        has_scores = self.shown_scores is not None and bool(self.shown_scores.rows)
         has_row = any(row.is_score for row in comparison_rows(self.shown))
         return has_scores or has_row or self.has_language_figures
 
@@ -248,7 +253,8 @@ class StudentCard:
         measured = self.run.evaluation or records.RunEvaluation()
         was_measured = any(row.is_score for row in comparison_rows(measured))
         has_left_out = self.evaluation is not self.run.evaluation
-        if was_measured and has_left_out:
+        has_left_out_scores = self.shown_scores is not self.scores
+        if (was_measured and has_left_out) or has_left_out_scores:
             return (
                 "The student's quality was measured only on the text or the rows that chose its best step. Such "
                 "figures are too good, so this card leaves them out."

@@ -6,8 +6,8 @@ scored: notes of the evaluation tell where other rows were.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from huggingface_hub import EvalResult
@@ -23,7 +23,7 @@ from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUB
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.chance import guesser_sentence
 from limbeck.report.names import metric_of_column
-from limbeck.report.scores import interval_of, one_answer_clause, share_kept
+from limbeck.report.scores import interval_of, is_at_chance, one_answer_clause, share_kept
 
 _OTHER_COUNT = re.compile(rf"\({PUBLISHED} ")
 """Found in `SQuAD 1.1 validation: 2 rows (the published set has 10,570)`."""
@@ -68,6 +68,7 @@ class TaskScore:
             scores is meaningless, since its model gives all rows one answer.
         interval: The 95 % interval of the student's score; None where there is none.
         dataset: The scored rows.
+        is_at_chance: Whether the student's score is not clearly above that of a model that does not read the rows.
     """
 
     column: Column
@@ -76,11 +77,18 @@ class TaskScore:
     share: float | None
     interval: Interval | None
     dataset: ScoredRows
+    is_at_chance: bool = False
 
     @property
     def guesser(self) -> str:
-        """A sentence on the guesser beside the score; empty where there is none."""
-        return guesser_sentence(self.column, self.student)
+        """The guesser beside the score, and a warning of a student at chance; empty where there is no guesser."""
+        sentence = guesser_sentence(self.column, self.student)
+        # Another note calls a meaningless score so.
+        if sentence and self.is_at_chance and not self.student.is_meaningless:
+            sentence += (
+                " The student's score is not clearly above it. So nothing shows that the student has learned the task."
+            )
+        return sentence
 
     @property
     def one_answer(self) -> str:
@@ -107,6 +115,20 @@ class TaskScores:
     rows: tuple[TaskScore, ...]
     notes: tuple[str, ...] = ()
     as_is: bool = False
+
+    def without(self, splits: Collection[tuple[str, str]]) -> "TaskScores":
+        """Return the scores that are over no row of some splits, with the notes on these scores alone.
+
+        Args:
+            splits: The task and the split of rows, such as those that chose the step of the student.
+        """
+        rows = tuple(row for row in self.rows if not _is_over(row.column, splits))
+        if len(rows) == len(self.rows):
+            return self
+        notes: list[str] = []
+        for row in rows:
+            notes += [note for note in _notes_on_other_rows(row.column, self.notes) if note not in notes]
+        return replace(self, rows=rows, notes=tuple(notes))
 
 
 def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
@@ -229,6 +251,7 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             share=share_kept(column.key, model, teacher),
             interval=interval_of(column.key, model),
             dataset=_scored_rows(column, are_published=are_published_rows),
+            is_at_chance=is_at_chance(column.key, model),
         )
         rows.append(score)
     return TaskScores(
@@ -296,6 +319,24 @@ def _splits_of(column: Column) -> list[str]:
     return [split.partition("@")[0] for split in column.splits]
 
 
+def _is_over(column: Column, splits: Collection[tuple[str, str]]) -> bool:
+    """Return whether a column is over rows of some splits.
+
+    Args:
+        column: The column of the evaluation.
+        splits: The task and the split of rows. The split may name another task too: `mnli:validation_matched`.
+    """
+    for task, split in splits:
+        other_task, _, split_of_other_task = split.rpartition(":")
+        if column.task != (other_task or task):
+            continue
+        for split_of_column in _splits_of(column):
+            # A split such as `validation` of XNLI is made of parts, one a language: `validation.de`.
+            if split_of_column == split_of_other_task or split_of_column.startswith(f"{split_of_other_task}."):
+                return True
+    return False
+
+
 def names_of_splits(column: Column) -> list[str]:
     """Return the names of the splits of a column without their languages, each once: `test` for `test.de.en`."""
     names = [split.partition(".")[0] for split in _splits_of(column)]
@@ -305,10 +346,11 @@ def names_of_splits(column: Column) -> list[str]:
 def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
     """Yield the scores as results for a model card's front matter: values from 0 to 1, under the Hub's names.
 
-    A meaningless score, of a student that gives all rows one answer, is left out.
+    A meaningless score, of a student that gives all rows one answer, is left out. So is one that is not clearly above
+    that of a guesser, since the Hub shows no guesser beside it.
     """
     for row in scores.rows:
-        if row.student.is_meaningless:
+        if row.student.is_meaningless or row.is_at_chance:
             continue
         kind = str(row.column.kind)
         if KINDS[kind].of_vectors:

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
-from limbeck.core import hashing, paths
+from limbeck.core import hashing, paths, records
 from limbeck.core.progress import Count, ShowActivity, no_activity
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
@@ -80,11 +80,13 @@ class DevelopmentScores(TrainerCallback):
         tokenizer: The student's tokenizer.
         prepared: The rows, of one scored split.
         by_steps: Score every `eval_steps` steps too; else only at ends of epochs and at the last step.
+        drawn: The numbers of the rows where they are fewer than all.
 
     Attributes:
         log: The `log` of the trainer, set once there is one; nothing is scored before.
         note_left: Is called where a signal ended the scoring before its end; set with `log`.
         activity: Shows that the student is scored.
+        drawn: The argument.
     """
 
     def __init__(
@@ -94,10 +96,12 @@ class DevelopmentScores(TrainerCallback):
         prepared: prepared_task.PreparedTask,
         *,
         by_steps: bool = True,
+        drawn: records.ScoredByStep | None = None,
     ) -> None:
         self.log: Callable[[dict[str, float]], None] | None = None
         self.note_left: Callable[[], None] | None = None
         self.activity: ShowActivity = no_activity
+        self.drawn = drawn
         self._student = student
         # The copy is scored. It is made before the student is tapped, so it has no taps.
         self._copy = copy.deepcopy(student).requires_grad_(False)
@@ -185,8 +189,26 @@ def scores_by_step(
     assert isinstance(stage.corpus, LabelledSettings)
     # A student may read shorter rows than its teacher.
     length = stage.corpus.student_length or stage.corpus.length
-    prepared = prepare_rows(rows.load(), stage.corpus, tokenizer, length=length, most=MOST_ROWS_BY_STEP)
-    return DevelopmentScores(student, tokenizer, prepared, by_steps=strategy == "steps")
+    data = rows.load()
+    prepared = prepare_rows(data, stage.corpus, tokenizer, length=length, most=MOST_ROWS_BY_STEP)
+    return DevelopmentScores(
+        student, tokenizer, prepared, by_steps=strategy == "steps", drawn=_drawn_rows(data, prepared)
+    )
+
+
+def _drawn_rows(data: TaskData, prepared: prepared_task.PreparedTask) -> records.ScoredByStep | None:
+    """Return the numbers of drawn rows and of all; None where all are scored.
+
+    Args:
+        data: All rows.
+        prepared: The rows that are scored.
+    """
+    (split,) = prepared.task.scored  # Development rows have exactly one split.
+    all_rows, _ = KINDS[data.task.kind].count(data.splits[split])
+    rows, name = prepared.amount(split)
+    if rows == all_rows:
+        return None
+    return records.ScoredByStep(rows=rows, all_rows=all_rows, name=name)
 
 
 def teaches_head(stage: StagePlan) -> bool:

@@ -119,6 +119,7 @@ class StageTraining:
         # Scores by step copy the student, so it must not have taps yet.
         scores = main_rank_first(partial(scores_by_step, plan, student, tokenizers.student))
 
+        self.scores_by_step = scores
         metrics = scores.metrics if scores is not None else ()
         prepare_best_step(plan, arguments, metrics, evaluates=len(rows.held_out) > 0)
 
@@ -340,6 +341,8 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
+        if self.scores_by_step is not None and self.scores_by_step.drawn is not None:
+            record.scored_by_step = self.scores_by_step.drawn
         if self.held_out_by_language:
             record.held_out_by_language = self.held_out_by_language
         # A stage that chose a step, or was ended early, has fewer steps than it was planned to have.
@@ -358,7 +361,7 @@ class StageTraining:
         best_step = trainer.checkpoints.best_step
         if best_step is None or self.ends_early:
             return None
-        return BestStep(
+        best = BestStep(
             step=best_step,
             metric=chosen_metric(trainer.args),
             value=trainer.state.best_metric,
@@ -366,6 +369,14 @@ class StageTraining:
             stopped_at=trainer.state.global_step,
             planned_steps=trainer.state.max_steps,
         )
+        if self.plan.development is not None:
+            best.task = self.plan.development.task.name
+            best.split = self.plan.development.title
+        # Losses are of all rows, and scores may be of fewer.
+        scores = self.scores_by_step
+        if scores is not None and scores.drawn is not None and best.metric in scores.metrics:
+            best.scored_by_step = scores.drawn
+        return best
 
     def _describe_lengths(self, steps: int) -> list[dict[str, float]]:
         """Describe how long the stage was trained at each length of its schedule; empty without a schedule."""

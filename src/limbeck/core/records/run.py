@@ -318,6 +318,24 @@ Ranges: TypeAlias = Annotated[str, Field(pattern=RANGES)]
 """Rows of a table in order, such as `0-98,103`."""
 
 
+class ScoredByStep(Record):
+    """The development rows that a student is scored on in training, where they are fewer than all.
+
+    Attributes:
+        rows: How many they are; of a ranking, how many queries.
+        all_rows: How many development rows or queries there are.
+        name: Their name in the plural: `rows` or `queries`.
+    """
+
+    rows: int = 0
+    all_rows: int = 0
+    name: str = "rows"
+
+    def __str__(self) -> str:
+        """The two numbers: `1,000 of the 9,815 development rows`."""
+        return f"{self.rows:,} of the {self.all_rows:,} development {self.name}"
+
+
 class BestStep(Record):
     """The step whose student a stage kept, since its measurement was the best.
 
@@ -325,7 +343,10 @@ class BestStep(Record):
         step: The step.
         metric: The metric that chose it: `loss`, a term of the loss, or a metric of the task.
         value: Its value at that step.
+        scored_by_step: The development rows that the value is over; None where it is over all, and in older records.
         on_development: Whether development rows chose it; else rows or text held out from training did.
+        task: The task of these development rows; empty in older records.
+        split: Their split, or the names of their files; empty in older records.
         stopped_at: The step that the stage ended at.
         planned_steps: The steps that it was to take.
     """
@@ -333,7 +354,10 @@ class BestStep(Record):
     step: int = 0
     metric: str = ""
     value: Number | None = None
+    scored_by_step: ScoredByStep | None = None
     on_development: bool = False
+    task: str = ""
+    split: str = ""
     stopped_at: int = 0
     planned_steps: int = 0
 
@@ -342,7 +366,10 @@ class BestStep(Record):
         rows = "development rows" if self.on_development else "the held-out part"
         sentence = f"The student is that of step {self.step:,}, which {rows} chose by the metric '{self.metric}'"
         if self.value is not None:
-            sentence += f" ({self.value:.4g})"
+            value = f"{self.value:.4g}"
+            if self.scored_by_step is not None:
+                value += f" on {self.scored_by_step}"
+            sentence += f" ({value})"
         if self.stopped_at < self.planned_steps:
             sentence += f"; early stopping ended the stage at step {self.stopped_at:,} of {self.planned_steps:,}"
         return f"{sentence}. Scores on rows that chose the step flatter the student, and are not in its card"
@@ -368,6 +395,8 @@ class Stage(File):
         planned_steps: Steps that it was to take, where it was ended early.
         ended_early: Whether `limbeck finish` ended it before its last step, and not a callback.
         best: The step that measurements chose; None where the student is that of the last step.
+        scored_by_step: The development rows that the scores in its log are over; None where they are over all, and in
+            older records.
     """
 
     FILE = paths.STAGE_RECORD
@@ -403,6 +432,7 @@ class Stage(File):
     planned_steps: Number | None = None
     ended_early: bool | None = None
     best: BestStep | None = None
+    scored_by_step: ScoredByStep | None = None
 
     @property
     def compares_turned(self) -> bool:
@@ -698,6 +728,21 @@ class Run(Made, CardFields):
         start = self.student.initialisation
         started_with_them = isinstance(start, Initialisation) and start.took(name)
         return was_given or started_with_them
+
+    @property
+    def splits_that_chose(self) -> set[tuple[str, str]]:
+        """The task and the split of all development rows that chose the step whose student was kept."""
+        splits = set()
+        for stage in self.stages:
+            # A stage with a student of its own has not chosen the run's.
+            if stage.best is not None and stage.best.on_development and stage.student is None:
+                splits.add((stage.best.task, stage.best.split))
+        # In older records the scores alone tell of it.
+        evaluation = self.evaluation or RunEvaluation()
+        for scores in evaluation.development:
+            if scores.chose_step:
+                splits.add((scores.task, scores.split))
+        return splits
 
     @property
     def citations(self) -> list[Citation]:
