@@ -17,7 +17,7 @@ from limbeck.report.quality import comparison_csv, comparison_markdown, comparis
 from limbeck.report.run_quality import quality_of, run_highlights
 from limbeck.report.scores import weak_score_notes
 from limbeck.report.student_card import write_model_card
-from limbeck.report.task_scores import TaskScores, scores_of_model
+from limbeck.report.task_scores import TaskScores, hub_results, scores_of_model
 
 RANKED = {
     "task": "development",
@@ -274,6 +274,24 @@ def test_the_cards_of_a_reranker_have_the_guesser_and_count_pairs(tmp_path, monk
     assert isinstance(scores, TaskScores)
     card = write_model_card(Run(), tmp_path, scores=scores).read_text(encoding="utf-8")
     assert "- Own: a random order has 55.1." in card
+
+
+def test_a_score_at_chance_is_no_result_of_a_card_and_called_so(tmp_path):
+    summary = ranked_evaluation()
+    for lowest, is_at_chance in ((53.0, True), (55.2, False)):
+        summary.models[0].columns["own"].interval = [lowest, 66.6]
+        scores = scores_of_model(summary.models[0], summary)
+        names = [result.dataset_name for result in hub_results(scores)]
+        assert names == (["Cls"] if is_at_chance else ["Own", "Cls"])
+        card = write_model_card(Run(), tmp_path, scores=scores).read_text(encoding="utf-8")
+        warning = "- Own: a random order has 55.1. The student's score is not clearly above it. So nothing shows that"
+        assert (warning in card) is is_at_chance
+        assert "- Cls: the most frequent class has 50.3.\n" in card
+    # Without an interval, as over several seeds, the score itself is compared.
+    summary.models[0].columns["own"].interval = None
+    for mean, count in ((55.1, 1), (55.2, 2)):
+        summary.models[0].columns["own"].mean = mean
+        assert len(list(hub_results(scores_of_model(summary.models[0], summary)))) == count
 
 
 def test_older_records_have_rows_alone():

@@ -790,6 +790,17 @@ def test_a_weak_teacher_on_rows_held_out_from_training_files_is_a_warning():
     assert "only imitate" not in comparison_markdown({"task": task | {"teacher": 0.6}})
 
 
+@pytest.mark.parametrize(("teacher", "is_at_chance"), [(0.7, True), (0.73, True), (0.76, False)])
+def test_a_teacher_at_chance_on_held_out_rows_is_told_in_place_of_the_student(teacher, is_at_chance):
+    task = {"task": "classification", "metric": "accuracy", "rows": 500, "teacher": teacher, "student": 0.698}
+    task |= {"agreement": 0.97, "start": {"accuracy": 0.69}, "chance": {"accuracy": 0.7}}
+    notes = " ".join(comparison_notes({"task": task, "start": {"summary": "Starts from layer 1."}}))
+    warning = "The teacher's accuracy is not clearly above chance (0.700, without reading the rows). A student can only"
+    assert (warning in notes) is is_at_chance
+    assert ("nothing shows that the student has learned" in notes) is not is_at_chance
+    assert ("Train more steps" in notes) is not is_at_chance
+
+
 def test_a_stage_is_named_only_where_there_is_one():
     task = {"task": "classification", "metric": "accuracy", "rows": 100, "student": 0.7, "only_answer": True}
     assert "every row of stage 'vectors' the same" in comparison_markdown({"task": task | {"stage": "vectors"}})

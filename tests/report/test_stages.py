@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from limbeck.core.records import PlannedStage, Stage
+from limbeck.core.records import PlannedStage, ScoredByStep, Stage
 from limbeck.report.curves import loss_blocks
 from limbeck.report.logs import read_stage_log
 from limbeck.report.pictures import svg_of
@@ -51,6 +51,15 @@ def test_terms_have_panels_of_their_own(tmp_path):
     panels = dict(figure.drawing.panels)
     assert [*panels] == [name.removeprefix("loss_") for name in terms]
     assert [series.label for series in panels["pooled"].series] == ["training", "held-out text"]
+
+
+def test_scores_on_a_part_of_the_development_rows_say_so(tmp_path):
+    log = write_log(tmp_path, [{"step": step, "development_accuracy": 0.1 * step} for step in (1, 2)])
+    [figure] = blocks_of(log, steps=2)
+    assert (figure.title, figure.caption) == ("S: Scores on development rows", "")
+    rows = ScoredByStep(rows=40, all_rows=60, name="queries")
+    [figure] = blocks_of(log, steps=2, scored_by_step=rows)
+    assert figure.caption.startswith("Each score is on the same 40 of the 60 development queries, so it may differ")
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):

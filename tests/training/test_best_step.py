@@ -78,6 +78,7 @@ def test_the_student_is_that_of_the_best_step_and_its_rows_stay_out_of_the_card(
     best = result.run.stages[0].best
     assert (best.step, best.metric, best.value, best.on_development) == (2, "accuracy", 0.9, True)
     assert (best.stopped_at, best.planned_steps, result.run.ended_early) == (7, 7, None)
+    assert best.scored_by_step is None and result.run.stages[0].scored_by_step is None, "of all rows"
     (figures,) = result.run.evaluation.development
     assert figures.chose_step and figures.student
     assert f"{best}." in list(warnings_of(collect([Path(recipe["output"])])[0]))
@@ -87,6 +88,20 @@ def test_the_student_is_that_of_the_best_step_and_its_rows_stay_out_of_the_card(
     assert "metric_value" not in card and "model-index" not in card
     # The scores are in the log once, under their own names.
     assert not any("eval_accuracy" in line for line in log_of(recipe))
+
+
+def test_a_choice_by_a_part_of_the_development_rows_is_recorded(recipe, scores_of, monkeypatch):
+    monkeypatch.setattr("limbeck.training.development.MOST_ROWS_BY_STEP", 8)
+    scores_of(0.1, 0.9, 0.3, 0.2, 0.2, 0.2, 0.2)
+    [stage] = distill(recipe).run.stages
+    assert str(stage.scored_by_step) == "8 of the 12 development rows"
+    assert stage.best.scored_by_step == stage.scored_by_step
+    assert (stage.best.task, stage.best.split) == ("mrpc", "validation")
+    # The loss is measured on all rows.
+    by_loss = elsewhere(recipe, recipe["output"] + "-by-loss")
+    by_loss["stages"][0]["training"]["metric_for_best_model"] = "loss"
+    [stage] = distill(by_loss).run.stages
+    assert str(stage.scored_by_step) == "8 of the 12 development rows" and stage.best.scored_by_step is None
 
 
 def test_early_stopping_is_resumed_with_its_counts(recipe, scores_of, tmp_path):
