@@ -106,7 +106,9 @@ def changes(option: str, value: Any) -> tuple[str, ...]:
     overrides = texts(option, value)
     for override in overrides:
         if "=" not in override:
-            raise RecipeError(f"{option} '{override[:80]}' is not PATH=VALUE; write a key and its value, such as seed=2.")
+            raise RecipeError(
+                f"{option} '{override[:80]}' is not PATH=VALUE; write a key and its value, such as seed=2."
+            )
     return overrides
 
 
