@@ -28,6 +28,57 @@ def test_runs_of_one_teacher_that_were_measured_on_different_text_have_no_common
     assert titles_of_figures([*folders, on_other_text]) == []
 
 
+def notes_on(folders):
+    runs = [(run.title, run) for run in collect(folders)]
+    return [line for block in run_blocks(runs) for line in getattr(block, "lines", ())]
+
+
+@pytest.mark.parametrize(
+    ("changes", "differences"),
+    [
+        ({}, []),
+        # The sentences of two seeds are drawn from the same text.
+        ({"evaluation": evaluation(teacher=0.79) | {"settings": {"seed": 2}}}, []),
+        ({"evaluation": evaluation(teacher=0.7)}, ["'Passage retrieval' … (the teacher's MRR@10: 0.800, 0.700)"]),
+        ({"evaluation": evaluation(pool=2000)}, ["'Passage retrieval' … (texts that are searched: 500, 2,000)"]),
+        ({"evaluation": evaluation(sentences=300)}, ["'Agreement, far to near' … (sentences: 900, 300)"]),
+        ({"corpus.held_out_documents": 5}, ["'Agreement, far to near' … (held-out documents: 40, 5)"]),
+        ({"corpus.sources": ["/texts/other.txt"]}, ["'Agreement, far to near' … (sources: text.txt, other.txt)"]),
+    ],
+)
+def test_runs_that_were_measured_on_different_text_say_so_below_their_table(copied, changes, differences):
+    values = {"corpus.sources": ["text.txt"], "corpus.held_out_documents": 40, "evaluation": evaluation()}
+    folders = [copied(name="first", edit=values), copied(name="second", edit=values | changes)]
+    found = [note for note in notes_on(folders) if "was not measured on the same text" in note]
+    words = "was not measured on the same text in all of these runs"
+    assert [note.replace(words, "…") for note in found] == [
+        f"{difference}, so do not compare it between them." for difference in differences
+    ]
+
+
+def test_held_out_losses_beside_each_other_have_a_caution(copied):
+    folders = [copied(name=name) for name in ("first", "second")]
+    caution = "Losses are comparable only where terms, weights and text are the same."
+    assert caution in notes_on(folders) and caution not in notes_on(folders[:1])
+
+
+def test_tokens_of_an_assistant_are_not_those_of_the_student(copied, page_of):
+    stage = {"method": "minilmv2", "steps": 10, "seconds": 300, "tokens": 1_000_000}
+    assistant = {**stage, "name": "assistant", "seconds": 3600, "tokens": 9_000_000, "student": {"shape": "6x384"}}
+
+    def add_assistant(record):
+        record["recipe"]["stages"] = record["recipe"]["stages"][:1] * 2
+        record["stages"] = [assistant, {**stage, "name": "last"}]
+
+    [run] = collect([copied(edit=add_assistant)])
+    [training] = [block for block in run_blocks([("a run", run)]) if getattr(block, "caption", "").startswith("Train")]
+    assert str(training.rows[0][training.headings.index("Tokens")]) == "1,000,000"
+    [part] = page_of(run.folder).parts
+    [highlight] = [each for each in part.highlights if "training" in each.label and "teacher" not in each.label]
+    assert (highlight.value, highlight.label) == ("65 min", "of training, with the assistants")
+    assert highlight.detail == "1.00 M tokens read by the student"
+
+
 @pytest.mark.parametrize(
     ("metric", "agreement_metric", "has_interval"),
     [("accuracy", None, True), ("accuracy", "f1", False), ("f1", "accuracy", True)],

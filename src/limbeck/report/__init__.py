@@ -13,7 +13,7 @@ The modules by subject:
   `warning_notes`, `provenance`, `layers`, `languages`, `text_notes` and `text_size`.
 - Figures: `plots` declares plots, and `point_names` places names on them; `figures`, `curves` and `inspection_figures`
   make figures of them.
-- Teacher beside student (`comparison_…`): `quality`, `quality_notes`, `gains`, `scored_rows`, `reliable`.
+- Teacher beside student (`comparison_…`): `quality`, `quality_notes`, `gains`, `scored_rows`, `reliable`, `same_text`.
 - Comparisons of methods (`methods_…`): `comparison`, `methods_notes`.
 - Evaluations on tasks: `evaluation`, `evaluation_tables`, `scores`. Costs of either: `costs`.
 - Searches: `search`, with a `search_view` for each kind: `search_mapping`, `search_architecture` and

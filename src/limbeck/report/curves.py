@@ -23,7 +23,8 @@ _TERM_SCALE = 0.65
 """Size of the panel of a term, relative to a figure of its own."""
 _LOSS = "mean over the steps since the last log"
 _SCORE = "score of the student without fine-tuning"
-_COMPARE = "Losses are comparable only where terms, weights and text are the same."
+COMPARE_LOSSES = "Losses are comparable only where terms, weights and text are the same."
+"""Note below losses of several runs."""
 
 
 def loss_blocks(stage: StageFolder, heading: str, positive: str | None = None) -> Iterator[Block]:
@@ -147,7 +148,7 @@ def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str)
         curves_of_group = {label: curves[label] for label in group}
         # Runs of different lengths may have a single point each, at different steps: no curve either.
         if any(len(np.unique(curve[:, 0])) > 1 for curve in curves_of_group.values()):
-            yield _curves_figure(title_of_group, curves_of_group, y, _COMPARE)
+            yield _curves_figure(title_of_group, curves_of_group, y, COMPARE_LOSSES)
 
 
 def _curves_figure(title: str, curves: CurvesByLabel, y: str, caption: str = "") -> Figure:

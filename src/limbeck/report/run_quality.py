@@ -346,10 +346,12 @@ def run_highlights(run: RunFolder) -> Iterator[Highlight]:
 
     # Stages that have just begun have next to no time.
     seconds = sum(stage.seconds or 0 for stage in run.stages)
-    tokens = sum(stage.tokens or 0 for stage in run.stages)
+    tokens = sum(stage.tokens or 0 for stage in run.stages if not stage.trains_assistant)
     if seconds >= 1:
         is_finished = run.status.status == "finished"
         label = "of training" if is_finished else "of training so far"
+        if run.has_assistants:
+            label += ", with the assistants"
         read = f"{format_count(tokens)} tokens read by the student" if tokens else ""
         yield Highlight(duration(seconds), label, read)
 

@@ -8,11 +8,13 @@ from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Ta
 from limbeck.core.paths import short_model_name
 from limbeck.core.records import CorpusText, RunEvaluation
 from limbeck.report.chance import GUESSERS
+from limbeck.report.curves import COMPARE_LOSSES
 from limbeck.report.figures import MeasuredModel, quality_against_latency, quality_rows
 from limbeck.report.names import without_path
 from limbeck.report.quality import STARTS, format_count, labelled_rows
 from limbeck.report.reliable import caution_of_speedup, reliable_speedup
 from limbeck.report.run_quality import quality_of, reason_without_quality
+from limbeck.report.same_text import different_text_notes
 from limbeck.report.scored_rows import TOO_GOOD
 from limbeck.report.subjects import RunFolder
 
@@ -43,7 +45,10 @@ def main_cells(run: RunFolder, longest: float) -> list[AnyCell]:
     return [
         Cell(reliable_speedup(batch), "{:.1f}x", detail=caution_of_speedup(batch)),
         Cell(None if parameters is None else format_count(parameters)),
-        Cell(duration(seconds, longest=longest) if seconds else None),
+        Cell(
+            duration(seconds, longest=longest) if seconds else None,
+            detail="with the assistants" if run.has_assistants else "",
+        ),
     ]
 
 
@@ -59,8 +64,11 @@ def run_blocks(runs: TitledRuns) -> Iterator[Block]:
     training_facts = [(title, _training_facts(run, longest)) for title, run in runs]
     training = _facts_table("Training of the runs", training_facts)
     yield training.with_words("Teacher", "Student", "Methods")
+    if _have_losses(runs):
+        yield Notes((COMPARE_LOSSES,))
     yield _facts_table("Size and speed, compared with the teacher", [(title, _size_facts(run)) for title, run in runs])
     yield from _quality_blocks(runs)
+    yield Notes(tuple(different_text_notes([run.record for _, run in runs])))
     if _were_measured_differently(runs):
         yield Notes(
             (
@@ -116,6 +124,12 @@ def _facts_table(caption: str, titled_facts: TitledFacts) -> Table:
     return Table(caption, ("", *names), tuple(rows))
 
 
+def _have_losses(runs: TitledRuns) -> bool:
+    """Whether at least two runs have a loss on held-out text."""
+    with_loss = [run for _, run in runs if any(stage.record.held_out.get("loss") is not None for stage in run.stages)]
+    return len(with_loss) > 1
+
+
 def _were_measured_differently(runs: TitledRuns) -> bool:
     """Whether some runs were measured by this version of limbeck, and others by an earlier one."""
     versions: set[str] = set()
@@ -153,7 +167,9 @@ def _training_facts(run: RunFolder, longest: float) -> dict[str, AnyCell]:
         methods.append(stage.method)
         rates.append(str(number(stage.record.tokens_per_second)))
         losses.append(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")))
-        tokens += stage.record.tokens or 0
+        # Those of an assistant were not read by the run's student.
+        if not stage.trains_assistant:
+            tokens += stage.record.tokens or 0
     seconds = _total_seconds(run)
     return {
         "Teacher": without_path(run.record.teacher.name_or_path),

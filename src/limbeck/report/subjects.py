@@ -38,13 +38,18 @@ class StageFolder:
         return self.record.method or self.plan.method_name
 
     @property
+    def trains_assistant(self) -> bool:
+        """Whether it trains a student of its own, such as a teacher assistant, and not the run's."""
+        return self.record.student is not None or self.plan.student is not None
+
+    @property
     def steps(self) -> float | None:
         """Trained steps; of a stage that is not finished those of its log, as far as they are known."""
         return self.record.steps if self.is_finished else self.log.reached.get("step")
 
     @property
     def tokens(self) -> float | None:
-        """Tokens that the student read; of a stage that is not finished those of its log, as far as they are known."""
+        """Tokens that its student read; of a stage that is not finished those of its log, as far as they are known."""
         return self.record.tokens if self.is_finished else self.log.reached.get("tokens")
 
     @property
@@ -85,6 +90,11 @@ class RunFolder(Subject):
     stages: tuple[StageFolder, ...]
     recipe: str
     inside: tuple[Subject, ...] = ()
+
+    @property
+    def has_assistants(self) -> bool:
+        """Whether a stage that has begun trains another student than the run's."""
+        return any(stage.trains_assistant and stage.seconds for stage in self.stages)
 
 
 @dataclass(frozen=True, kw_only=True)
