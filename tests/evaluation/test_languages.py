@@ -2,6 +2,7 @@
 
 import torch
 
+from limbeck.core.records.run_evaluation import FEWEST_QUERIES
 from limbeck.corpus import Document
 from limbeck.evaluation.languages import FEWEST_TEXTS, measure_languages
 
@@ -44,3 +45,12 @@ def test_too_few_translations_have_no_figure():
         figures = measure(Numbered(), translated, alone=30)
         assert figures.agreement is not None
         assert figures.to_teacher_language is None and figures.from_teacher_language is None
+
+
+def test_of_many_languages_enough_texts_of_each_are_compared_for_the_model_card():
+    documents = [Document(f"allein {number}") for number in range(FEWEST_QUERIES + 50)]
+    side = Numbered()
+    figures = measure_languages(side, side, {f"language {number}": documents for number in range(20)})
+    assert {each.texts for each in figures} == {FEWEST_QUERIES}
+    (alone,) = measure_languages(side, side, {"de": documents})
+    assert alone.texts == len(documents)

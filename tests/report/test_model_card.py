@@ -626,6 +626,45 @@ def test_figures_that_are_not_reliable_are_no_table(tmp_path: Path):
     assert "## Teacher and student" not in text and "on only 120 held-out passages" in text
 
 
+def languages_of_run(texts: int):
+    english = {"language": "en", "texts": texts, "agreement": 0.951}
+    return [english, {"language": "de", "texts": 25, "agreement": 0.931, "to_teacher_language": 1.0}]
+
+
+def test_figures_of_few_texts_of_a_language_are_left_out(tmp_path: Path):
+    values = {"languages": languages_of_run(texts=25)}
+    text = text_of_card(run_record(evaluation=values, corpus={"held_out_documents": 50}), tmp_path)
+    assert "| en | – | – | – | 25 | – | – | – |" in text and "0.931" not in text and "100.0%" not in text
+    assert "\nFigures of fewer than 200 held-out texts of a language are rough, and left out here.\n" in text
+    assert "measured on 25 held-out texts of a language at most, and at least 200 are needed." in text
+    assert "than the figures above show" not in text and "the figures by language" not in text
+
+    values = {"languages": languages_of_run(texts=200)}
+    text = text_of_card(run_record(evaluation=values, corpus={"held_out_documents": 225}), tmp_path)
+    assert "| en | – | – | – | 200 | 0.951 | – | – |" in text and "0.931" not in text
+    assert "it cannot be compared with an agreement from far to near" in text and "and left out here." in text
+    assert "than the figures above show" in text and "They gave the figures by language above." in text
+
+
+def test_a_router_publishes_the_search_of_its_two_models(tmp_path: Path):
+    values = figures_of_run()
+    values["asymmetric"] = dict(values["student"]["retrieval"], mrr_at_10=0.72, ndcg_at_10=0.73, recall_at_1=0.71)
+    differences = {"texts": 1, "batches": 1, "tokens": 1, "largest": {}, "scale": {}}
+    export = {"format": "router", "dtype": "float32", "source": "s", "megabytes": 1.0, "differences": differences}
+    export["documents"] = "teacher"
+    card, text = card_of(run_record(evaluation=values), tmp_path, export=export)
+    figures = {result.metric_type: (result.metric_value, result.metric_name) for result in card.data.eval_results}
+    assert figures["mrr_at_10"] == (
+        0.72, "MRR@10 (retrieving a passage by a sentence taken from it, with passages encoded by the teacher)"
+    )  # fmt: skip
+    assert {metric: value for metric, (value, _) in figures.items()} == {
+        "mrr_at_10": 0.72, "recall_at_1": 0.71, "ndcg_at_10": 0.73
+    }  # fmt: skip
+    assert len(card.data.eval_results) == 3
+    assert "These figures are of the student, which encodes the queries of this folder" in text
+    assert "encodes the queries of this folder" not in text_of_card(run_record(evaluation=values), tmp_path)
+
+
 def test_assistants_have_separate_cards(tmp_path: Path):
     student = make_teacher(tmp_path, "bert", layers=1).rename(tmp_path / "student")
     (tmp_path / "stages" / "1-assistant").mkdir(parents=True)

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from limbeck.core import studies
 from limbeck.core.blocks import Notes
 from limbeck.core.records import RunEvaluation, SourceNotes
-from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, SUMMARY_IN_BODIES
 from limbeck.report import comparison_markdown, comparison_rows
 from limbeck.report.evaluation import evaluation_csv
 from limbeck.report.gains import gain_sentences
@@ -519,6 +519,63 @@ def test_cut_vectors_without_agreement_have_no_note_on_it():
     cut = {"width": 16, "student": retrieval(0.6, 500), "teacher": retrieval(0.8, 500)}
     [note] = (note for note in comparison_notes({"cut": [cut]}) if note.startswith("Components"))
     assert "agreement" not in note
+
+
+def test_cut_vectors_of_a_text_that_tells_no_students_apart_have_no_share():
+    values = evaluation(teacher=0.62)
+    cut = {"width": 16, "teacher": retrieval(0.5, 500), "student": retrieval(0.49, 500)}
+    values["cut"] = [cut | {"asymmetric": retrieval(0.48, 500)}]
+    row = "Passage retrieval nDCG@10, 16 components"
+    assert cells(values)[row].change.startswith("98.0 % kept")
+    assert row in comparison_markdown(values, reliable_only=True)
+    # Its vectors are not cut, so that its figure is compared with that of the teacher's whole ones.
+    values["start"]["retrieval"]["mrr_at_10"] = 0.61
+    changes = [row.change for row in comparison_rows(values)][-2:]
+    assert [change.split(";")[0] for change in changes] == ["as good untrained"] * 2
+    assert row not in comparison_markdown(values, reliable_only=True)
+    # A start that is trained already has learned the retrieval.
+    values["start"]["trained_model"] = "runs/first/student"
+    assert cells(values)[row].change.startswith("98.0 % kept")
+
+
+def test_a_search_by_titles_is_not_named_as_one_of_passages():
+    values = evaluation()
+    values["asymmetric"] = retrieval(0.65, 500)
+    for figures in (values["teacher"]["retrieval"], values["student"]["retrieval"], values["asymmetric"]):
+        figures["measure"] = SUMMARY_IN_BODIES
+    names = {result.metric_name for result in held_out_results(RunEvaluation.read(values), "x")}
+    assert "MRR@10 (finding a text by its title or first sentence)" in names
+    assert "nDCG@10 (as above, with texts encoded by the teacher)" in names
+    notes = comparison_notes(values)
+    assert "In the teacher's documents: the student encodes the queries, and the teacher the texts." in notes
+    assert not any("passage" in name for name in names)
+
+
+@pytest.mark.parametrize(("ranges", "note"), [
+    (None, "It is the mean of five correlations, one for each range"),
+    (5, "It is the mean of five correlations, one for each range"),
+    (4, "It is the mean of 4 correlations, one for each range of similarity with enough pairs; there are 5 ranges"),
+    (1, "Only one range of similarity has enough pairs for a correlation."),
+])  # fmt: skip
+def test_the_note_on_an_agreement_has_the_number_of_its_ranges(ranges, note):
+    values = evaluation()
+    values["agreement"]["ranges"] = ranges
+    (line,) = (line for line in comparison_notes(values) if line.startswith("Agreement:"))
+    assert note in line
+
+
+@pytest.mark.parametrize(("settings", "advice"), [
+    ({}, ("hold out more text (corpus.held_out).", "hold out more text (corpus.held_out).")),
+    ({"pairs": 1500, "retrieval_pairs": 700}, ("hold out more text (corpus.held_out).",) * 2),
+    (
+        {"pairs": 100, "retrieval_pairs": 120},
+        ("set evaluation.pairs to 200 or more.", "set evaluation.retrieval_pairs to 200 or more."),
+    ),
+])  # fmt: skip
+def test_the_advice_on_few_texts_names_the_key_that_limits_them(settings, advice):
+    values = evaluation(sentences=100, pool=120) | {"settings": settings}
+    lines = [line for line in comparison_notes(values) if "Fewer than 200" in line]
+    assert len(lines) == 2 and all(line.endswith(end) for line, end in zip(lines, advice, strict=True))
 
 
 def test_a_table_of_numbers_says_why_a_share_is_missing():

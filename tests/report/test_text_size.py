@@ -67,3 +67,34 @@ def test_what_is_held_out_is_not_among_what_is_trained_on(tmp_path: Path, corpus
     assert isinstance(facts, Facts)
     assert dict(facts.pairs)["Text"] == f"train.tsv, {on_page}"
     assert in_card in write_model_card(record, tmp_path).read_text(encoding="utf-8").replace("\n\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "on_page", "in_card"),
+    [
+        (
+            TEXT, "1,000 of 4,704 tokens (360 documents) for the fit; 40 documents held out",
+            "Text for the fit: 1,000 of 4,704 tokens (360 documents).\n40 documents were held out from the fit.",
+        ),
+        (
+            TEXT | {"tokens": 1000}, "1,000 tokens (360 documents) for the fit; 40 documents held out",
+            "Text for the fit: 1,000 tokens (360 documents).\n40 documents were held out from the fit.",
+        ),
+        (
+            {"held_out_documents": 20}, "1,000 tokens for the fit; 20 documents held out",
+            "Text for the fit: 1,000 tokens.\n20 documents were held out from the fit.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_student_without_training_has_read_the_text_of_its_fit(tmp_path: Path, corpus, on_page, in_card):
+    student = {"initialisation": {"summary": "Starts.", "fit": {"used": True, "tokens": 1000}}}
+    record = Run.read({"corpus": {"sources": ["a.txt"], **corpus}, "student": student})
+    run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
+    facts = next(iter(overview(run)))
+    assert dict(facts.pairs)["Text"] == f"a.txt, {on_page}"
+    card = write_model_card(record, tmp_path).read_text(encoding="utf-8")
+    assert in_card in card.replace("\n\n", "\n") and "to train on" not in card
+
+    # A fitted start is trained on all of the text.
+    trained = Run.read({**record.to_dict(), "stages": [{"name": "s"}]})
+    assert "for the fit" not in write_model_card(trained, tmp_path).read_text(encoding="utf-8")

@@ -88,6 +88,26 @@ def test_enough_text_and_no_comparison_have_no_warning(bert_folder, tmp_path, mo
 
 
 @pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [
+        ({"pairs": 100, "retrieval_pairs": 100}, True),
+        ({"pairs": 100, "retrieval_pairs": 10}, True),
+        ({"pairs": 200, "retrieval_pairs": 10}, False),
+    ],
+)
+def test_a_recipe_that_compares_few_pairs_is_warned_of_whatever_its_text(
+    bert_folder, tmp_path, monkeypatch, evaluation, expected
+):
+    texts = write_texts(tmp_path / "texts", 30)
+    line, _ = warning(bert_folder, texts, tmp_path, monkeypatch, corpus={"held_out": 0.2}, **evaluation)
+    message = (
+        "evaluation.pairs is 100, which is too few to judge the student: it takes at least 200. Start again with "
+        "--overwrite --set evaluation.pairs=1500."
+    )
+    assert line == (message if expected else "")
+
+
+@pytest.mark.parametrize(
     ("texts", "changes", "measures"),
     [
         (["Short."] * 200, {}, []),

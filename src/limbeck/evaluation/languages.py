@@ -11,6 +11,7 @@ from torch import Tensor
 
 from limbeck.core.progress import no_progress
 from limbeck.core.records import LanguageFigures
+from limbeck.core.records.run_evaluation import FEWEST_QUERIES
 from limbeck.corpus import Document
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.compare import Side
@@ -20,9 +21,10 @@ from limbeck.evaluation.similarities import spearman_agreement
 MOST_TEXTS = 500
 """Most held-out texts of a language that are compared, of few languages."""
 MOST_TEXTS_IN_ALL = 3000
-"""Held-out texts of all languages that are compared, so that a hundred languages do not take hours."""
+"""Held-out texts of all languages that are compared, so that a hundred languages do not take hours. Of many languages,
+`FEWEST_QUERIES` texts of each are compared all the same, since a model card leaves out the figures of fewer."""
 FEWEST_TEXTS = 20
-"""Fewest texts of a language for figures, since of fewer they would be chance; so many are read in any case."""
+"""Fewest texts of a language for figures, since of fewer they would be chance."""
 
 
 def measure_languages(
@@ -43,7 +45,7 @@ def measure_languages(
         ModelError: for a teacher whose outputs are stored, if it has none of these texts.
     """
     even_part = MOST_TEXTS_IN_ALL // max(len(documents_of_language), 1)
-    texts_of_each = max(FEWEST_TEXTS, min(MOST_TEXTS, even_part))
+    texts_of_each = max(FEWEST_QUERIES, min(MOST_TEXTS, even_part))
     measured = []
     for language, documents in documents_of_language.items():
         # A text that comes twice would have a similarity of 1 with itself, for both models.

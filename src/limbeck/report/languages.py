@@ -2,14 +2,20 @@
 
 from limbeck.core.blocks import AnyCell, Cell, Table, number
 from limbeck.core.records import LanguageFigures, LanguageRows, Run, RunEvaluation
+from limbeck.core.records.run_evaluation import FEWEST_QUERIES
+from limbeck.report.reliable import has_enough_texts
 
 CAPTION = "Languages: text, and figures on held-out text"
 NOTE = (
-    "The agreement is Spearman's correlation of the similarities of held-out texts with the teacher's, which reads "
-    "translations in its own language. The last two columns are the shares of sentences whose nearest sentence in the "
-    "teacher's language is their translation, and the other way round."
+    "The agreement is Spearman's correlation of the similarities of all pairs of held-out texts with the teacher's, "
+    "which reads translations in its own language. Most of these pairs are far apart, so it cannot be compared with an "
+    "agreement from far to near. The last two columns are the shares of sentences whose nearest sentence in the "
+    "teacher's language is their translation, and the other way round. The search is among the held-out texts of the "
+    "language alone, and finds fewer among more texts."
 )
 """What the columns of the table are."""
+FEW_TEXTS = f"Figures of fewer than {FEWEST_QUERIES} held-out texts of a language are rough"
+"""The beginning of the note on figures that are not reliable."""
 
 
 def languages_table(run: Run, evaluation: RunEvaluation) -> Table | None:
@@ -64,3 +70,8 @@ def languages_table(run: Run, evaluation: RunEvaluation) -> Table | None:
         "Is found by it",
     )
     return Table(CAPTION, headings, tuple(table_rows))
+
+
+def has_rough_figures(evaluation: RunEvaluation) -> bool:
+    """Return whether the figures of a language are over too few texts; see `limbeck.report.reliable`."""
+    return any(figures.is_measured and not has_enough_texts(figures) for figures in evaluation.languages)

@@ -38,6 +38,7 @@ from limbeck.report.quality_notes import Measured, comparison_notes, notes_block
 from limbeck.report.reliable import (
     agreement_metric,
     caution_of_agreement,
+    caution_of_cut_retrieval,
     caution_of_retrieval,
     caution_of_speedup,
     chance_of,
@@ -391,7 +392,7 @@ def comparison_rows(comparison: Measured) -> list[Row]:
     rows += _task_rows(evaluation)
     rows += _retrieval_rows(evaluation)
     for vectors in evaluation.cut:
-        rows += _rows_of_cut_vectors(vectors, chose_step=evaluation.chose_step)
+        rows += _rows_of_cut_vectors(vectors, evaluation)
     return [row for row in rows if row.teacher is not None or row.student is not None]
 
 
@@ -637,12 +638,12 @@ def _unit_of_retrieval(caution: str) -> Unit:
     return "alone" if caution else "share"
 
 
-def _rows_of_cut_vectors(cut: CutVectors, *, chose_step: bool) -> Iterator[Row]:
+def _rows_of_cut_vectors(cut: CutVectors, evaluation: RunEvaluation) -> Iterator[Row]:
     """Yield the figures of vectors that were cut to their first components: agreement, and one figure of retrieval.
 
     Args:
-        cut: The figures.
-        chose_step: Whether their text chose the step whose student was kept.
+        cut: The figures of the cut vectors.
+        evaluation: The evaluation that they are from.
     """
     width = f"{cut.width} components"
     if cut.agreement is not None:
@@ -653,13 +654,12 @@ def _rows_of_cut_vectors(cut: CutVectors, *, chose_step: bool) -> Iterator[Row]:
             unit="alone",
             interval=ends_of(cut.agreement.interval),
             caution=caution_of_agreement(cut.agreement),
-            chose_step=chose_step,
+            chose_step=evaluation.chose_step,
         )
     # Four figures of retrieval for each width would be a long table, so it has only the first.
     metric = RETRIEVAL[0]
     student = _figure(cut.student, metric)
-    # The start's vectors were not cut.
-    caution = caution_of_retrieval(cut.teacher, None, metric)
+    caution = caution_of_cut_retrieval(cut, evaluation, metric)
     if student is not None:
         yield Row(
             f"{retrieval_name(cut.student)} {metric_name(metric)}, {width}",
@@ -668,9 +668,9 @@ def _rows_of_cut_vectors(cut: CutVectors, *, chose_step: bool) -> Iterator[Row]:
             unit=_unit_of_retrieval(caution),
             interval=interval_of_retrieval(cut.student, metric),
             caution=caution,
-            chose_step=chose_step,
+            chose_step=evaluation.chose_step,
         )
-    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric, caution, chose_step=chose_step)
+    yield from _asymmetric_row(cut.teacher, cut.asymmetric, metric, caution, chose_step=evaluation.chose_step)
 
 
 def _asymmetric_row(

@@ -10,6 +10,7 @@ from limbeck.core.lists import enumerate_words
 from limbeck.core.records import (
     Agreement,
     DevelopmentFigures,
+    MeasuredWith,
     Retrieval,
     RunEvaluation,
     TaskFigures,
@@ -31,6 +32,7 @@ from limbeck.report.reliable import (
     has_enough_documents,
     has_enough_queries,
     has_enough_sentences,
+    has_enough_texts,
     interval_of_held_out_score,
     is_guessed,
     is_reached_untrained,
@@ -50,6 +52,8 @@ from limbeck.report.scored_rows import (
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
+_RANGES = 5
+"""Ranges of the teacher's similarity; see `limbeck.evaluation.similarity_strata`."""
 _FEW_ROWS = 100
 """Below this number of rows, scores are called rough."""
 _ENOUGH_FITTED_TOKENS = 50_000
@@ -93,7 +97,8 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
         )
     teacher = evaluation.teacher.retrieval
     if teacher is not None and not has_enough_queries(teacher):
-        reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, 'held-out passage')}, {needed}")
+        noun = "held-out text" if teacher.measure == SUMMARY_IN_BODIES else "held-out passage"
+        reasons.append(f"The retrieval was measured on only {counted(teacher.pool or 0, noun)}, {needed}")
     elif teacher is not None and is_saturated(teacher, "mrr_at_10"):
         reasons.append(
             f"The retrieval is too easy for the teacher: its MRR@10 is {rounded(teacher.mrr_at_10 or 0.0, 3)}, and "
@@ -103,6 +108,11 @@ def reasons_against(evaluation: RunEvaluation) -> list[str]:
         reached = _reached_untrained_line(teacher, evaluation.start)
         if reached is not None:
             reasons.append(reached)
+    measured_languages = [figures for figures in evaluation.languages if figures.is_measured]
+    if measured_languages and not any(map(has_enough_texts, measured_languages)):
+        most = max(figures.texts or 0 for figures in measured_languages)
+        texts = counted(most, "held-out text")
+        reasons.append(f"The figures by language were measured on {texts} of a language at most, {needed}")
     return reasons
 
 
@@ -163,7 +173,7 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
 def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     """Yield the notes on figures of held-out text and held-out rows."""
     if evaluation.agreement is not None:
-        yield _agreement_note(evaluation.agreement, held_out=evaluation.settings.held_out_documents)
+        yield _agreement_note(evaluation.agreement, evaluation.settings)
     task = evaluation.task
     if task is not None and task.rows is not None:
         note = f"Task: {counted_rows(task.rows, task.queries)} held out from the training files"
@@ -189,13 +199,26 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     yield from _start_notes(evaluation)
 
 
-def _agreement_note(agreement: Agreement, held_out: float | None) -> str:
+def _advice_on_amount(key: str, amount: float | None) -> str:
+    """Return the advice to a measure of too few texts: more held-out text, unless the recipe asks for so few.
+
+    Args:
+        key: The key of the recipe that limits the number of texts.
+        amount: Its value; None where it is not known.
+    """
+    if amount is not None and amount < FEWEST_QUERIES:
+        return f"set {key} to {FEWEST_QUERIES} or more"
+    return "hold out more text (corpus.held_out)"
+
+
+def _agreement_note(agreement: Agreement, settings: MeasuredWith) -> str:
     """Return the note on the pairs of an agreement.
 
     Args:
         agreement: The agreement.
-        held_out: Number of held-out documents; None where it is not known.
+        settings: The settings of its evaluation.
     """
+    held_out = settings.held_out_documents
     pairs = counted(agreement.pairs or 0, "pair")
     # Earlier versions, whose records name no measure, chose the pairs in another way.
     if agreement.measure is None:
@@ -205,15 +228,19 @@ def _agreement_note(agreement: Agreement, held_out: float | None) -> str:
     if held_out is not None and agreement.documents is not None and agreement.documents < held_out:
         documents = f"{agreement.documents:,.0f} of {counted(held_out, 'held-out document')}"
     sentences = f"{counted(agreement.sentences or 0, 'sentence')} from {documents}"
-    note = (
-        f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}. It is the mean of "
-        "five correlations, one for each range of similarity from far pairs to near ones."
-    )
-    if not has_enough_sentences(agreement):
+    note = f"Agreement: rank correlation with the teacher's similarities on {pairs} of {sentences}."
+    if agreement.ranges == 1:
+        note += " Only one range of similarity has enough pairs for a correlation."
+    elif agreement.ranges in (None, 0, _RANGES):
+        note += " It is the mean of five correlations, one for each range of similarity from far pairs to near ones."
+    else:
         note += (
-            f" Fewer than {FEWEST_QUERIES} sentences are too few to show the figure in the model card; hold out "
-            "more text (corpus.held_out)."
+            f" It is the mean of {agreement.ranges:,.0f} correlations, one for each range of similarity with enough "
+            f"pairs; there are {_RANGES} ranges, from far pairs to near ones."
         )
+    if not has_enough_sentences(agreement):
+        advice = _advice_on_amount("evaluation.pairs", settings.pairs)
+        note += f" Fewer than {FEWEST_QUERIES} sentences are too few to show the figure in the model card; {advice}."
     if not has_enough_documents(agreement):
         note += (
             f" Fewer than {FEWEST_DOCUMENTS} documents are too few for a 95 % interval, and to show the figure in the "
@@ -229,13 +256,16 @@ def _retrieval_notes(evaluation: RunEvaluation, retrieval: Retrieval, pool: floa
         yield f"Retrieval: each held-out summary is used to find its body among {pool:.0f}."
         return
     searched = "sentence is used to find the passage it was taken from"
+    documents = "passages"
     if retrieval.measure == SUMMARY_IN_BODIES:
         searched = "title or first sentence is used to find the text behind it"
+        documents = "texts"
     yield f"Passage retrieval: each held-out {searched}, among {pool:,.0f}."
     if not has_enough_queries(retrieval):
+        advice = _advice_on_amount("evaluation.retrieval_pairs", evaluation.settings.retrieval_pairs)
         yield (
-            f"Fewer than {FEWEST_QUERIES} passages are too few to compare with the teacher's retrieval, or to show "
-            "the figure in the model card; hold out more text (corpus.held_out)."
+            f"Fewer than {FEWEST_QUERIES} {documents} are too few to compare with the teacher's retrieval, or to show "
+            f"the figure in the model card; {advice}."
         )
         return
     teacher = evaluation.teacher.retrieval
@@ -385,6 +415,8 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
     if evaluation.asymmetric is not None:
         if evaluation.asymmetric.measure is None:
             yield "In the teacher's documents: the student encodes the summaries, and the teacher the bodies."
+        elif evaluation.asymmetric.measure == SUMMARY_IN_BODIES:
+            yield "In the teacher's documents: the student encodes the queries, and the teacher the texts."
         else:
             yield "In the teacher's documents: the student encodes the queries, and the teacher the passages."
     if evaluation.cut:

@@ -5,6 +5,8 @@ if a student without training comes so near to the teacher that nothing is left 
 earlier versions do not name their measures; their figures are shown as they were.
 """
 
+from collections.abc import Sequence
+
 from limbeck.core import timing
 from limbeck.core.intervals import Interval, ends_of, of_correlation, of_share
 from limbeck.core.kinds import kind_of
@@ -13,9 +15,11 @@ from limbeck.core.records import (
     BatchLatency,
     CutVectors,
     DevelopmentFigures,
+    LanguageFigures,
     Retrieval,
     RunEvaluation,
     TaskFigures,
+    UntrainedStart,
 )
 from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS, FEWEST_QUERIES, RETRIEVAL, SATURATED
 
@@ -23,6 +27,8 @@ _SHARES = ("accuracy", "exact_match")
 """Metrics that are a share of independent rows, but for the accuracy of tagged words."""
 _CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics that are a correlation over rows; Matthews' is that of two classes."""
+_AS_GOOD_UNTRAINED = "as good untrained"
+"""Caution of a retrieval in which a student without training comes as near to the teacher as it can."""
 WEAK = 0.2
 """A teacher with less has a weak score, such as an F1 or a correlation."""
 
@@ -49,7 +55,27 @@ def caution_of_retrieval(teacher: Retrieval | None, start: Retrieval | None, met
         return "too few passages"
     if is_saturated(teacher, metric):
         return "too easy"
-    return "as good untrained" if is_reached_untrained(teacher, start) else ""
+    return _AS_GOOD_UNTRAINED if is_reached_untrained(teacher, start) else ""
+
+
+def caution_of_cut_retrieval(cut: CutVectors, evaluation: RunEvaluation, metric: str) -> str:
+    """Return why a figure of retrieval by cut vectors is not reliable, in a few words; empty where it is reliable.
+
+    The start's vectors are not cut. Where its whole vectors are as good as the teacher's whole ones, the text tells no
+    students apart, whatever the width.
+
+    Args:
+        cut: The figures of the cut vectors.
+        evaluation: The evaluation that they are from, which has the whole vectors.
+        metric: A field of `Retrieval`, such as `mrr_at_10`.
+    """
+    caution = caution_of_retrieval(cut.teacher, None, metric)
+    # Records of earlier versions have no measure, and no caution.
+    if caution or cut.teacher is None or cut.teacher.measure is None:
+        return caution
+    start = evaluation.start or UntrainedStart()
+    is_reached = is_reached_untrained(evaluation.teacher.retrieval, start.untrained_retrieval)
+    return _AS_GOOD_UNTRAINED if is_reached else ""
 
 
 def has_enough_queries(retrieval: Retrieval) -> bool:
@@ -138,6 +164,11 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
             "retrieval": _reliable_retrieval(start.retrieval, teacher, untrained),
         }
         start = start.model_copy(update=start_figures)
+    cut_figures = []
+    for cut in evaluation.cut:
+        reliable_cut = _reliable_cut(cut, evaluation)
+        if reliable_cut is not None:
+            cut_figures.append(reliable_cut)
     retrieval_of_teacher = _reliable_retrieval(teacher, teacher, untrained)
     retrieval_of_student = _reliable_retrieval(evaluation.student.retrieval, teacher, untrained)
     figures = {
@@ -146,9 +177,22 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
         "agreement": agreement,
         "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher, untrained),
         "start": start,
-        "cut": [cut for cut in map(_reliable_cut, evaluation.cut) if cut is not None],
+        "cut": cut_figures,
+        "languages": [_reliable_language(figures) for figures in evaluation.languages],
     }
     return evaluation.model_copy(update=figures)
+
+
+def has_enough_texts(figures: LanguageFigures) -> bool:
+    """Return whether the figures of a language are over at least `FEWEST_QUERIES` texts."""
+    return (figures.texts or 0) >= FEWEST_QUERIES
+
+
+def _reliable_language(figures: LanguageFigures) -> LanguageFigures:
+    """Return the figures of a language; of too few texts their number alone."""
+    if has_enough_texts(figures):
+        return figures
+    return LanguageFigures(language=figures.language, texts=figures.texts)
 
 
 def _reliable_agreement(agreement: Agreement | None) -> Agreement | None:
@@ -166,20 +210,30 @@ def _reliable_retrieval(
         teacher: The teacher's figures.
         start: Those of the untrained start; None where it was not measured.
     """
-    unreliable = [metric for metric in RETRIEVAL if not is_reliable_retrieval(teacher, start, metric)]
-    if retrieval is None or len(unreliable) == len(RETRIEVAL):
+    return _without(retrieval, [metric for metric in RETRIEVAL if not is_reliable_retrieval(teacher, start, metric)])
+
+
+def _without(retrieval: Retrieval | None, metrics: Sequence[str]) -> Retrieval | None:
+    """Return a retrieval without some of its figures; None where none is left."""
+    if retrieval is None or len(metrics) == len(RETRIEVAL):
         return None
-    return retrieval.model_copy(update=dict.fromkeys(unreliable))
+    return retrieval.model_copy(update=dict.fromkeys(metrics))
 
 
-def _reliable_cut(cut: CutVectors) -> CutVectors | None:
-    """Return the reliable figures of vectors that were cut; None where there are none."""
+def _reliable_cut(cut: CutVectors, evaluation: RunEvaluation) -> CutVectors | None:
+    """Return the reliable figures of vectors that were cut; None where there are none.
+
+    Args:
+        cut: The figures of the cut vectors.
+        evaluation: The evaluation that they are from.
+    """
+    unreliable = [metric for metric in RETRIEVAL if caution_of_cut_retrieval(cut, evaluation, metric)]
     agreement = _reliable_agreement(cut.agreement)
-    student = _reliable_retrieval(cut.student, cut.teacher)
-    asymmetric = _reliable_retrieval(cut.asymmetric, cut.teacher)
+    student = _without(cut.student, unreliable)
+    asymmetric = _without(cut.asymmetric, unreliable)
     if agreement is None and student is None and asymmetric is None:
         return None
-    teacher = _reliable_retrieval(cut.teacher, cut.teacher)
+    teacher = _without(cut.teacher, unreliable)
     return cut.model_copy(
         update={"agreement": agreement, "teacher": teacher, "student": student, "asymmetric": asymmetric}
     )

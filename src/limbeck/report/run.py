@@ -25,7 +25,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.report.curves import loss_blocks
 from limbeck.report.development import answer_blocks, disagreement_blocks
-from limbeck.report.languages import NOTE, languages_table
+from limbeck.report.languages import FEW_TEXTS, NOTE, has_rough_figures, languages_table
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
@@ -38,7 +38,7 @@ from limbeck.report.sections import Summary, section, summary
 from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
 from limbeck.report.text_notes import changed_text, list_notes, taken_text
-from limbeck.report.text_size import has_development_rows, held_out_size, trained_size
+from limbeck.report.text_size import fitted_size, has_development_rows, held_out_size, trained_size
 
 _MOST_SOURCES = 3
 """Sources of the text that are named in the overview."""
@@ -107,7 +107,7 @@ def describe_teacher(teacher: records.RunTeacher) -> str:
 
 
 def _text(run: records.Run) -> str:
-    """Return the first sources of a run's text, how much of it is trained on, and how much is held out."""
+    """Return the first sources of a run's text, how much of it is trained on or fitted to, and how much is held out."""
     text = run.corpus or records.CorpusText()
     sources = ", ".join(map(without_path, text.sources[:_MOST_SOURCES]))
     left_out = len(text.sources) - _MOST_SOURCES
@@ -115,7 +115,10 @@ def _text(run: records.Run) -> str:
         sources += f" and {left_out} more"
     tokens = "" if text.tokens is None else counted(text.tokens, "token")
     amount = _join(trained_size(run), tokens)
-    if amount:
+    fitted = fitted_size(run, tokens)
+    if fitted:
+        amount = f"{fitted} for the fit"
+    elif amount:
         amount += " to train on"
     held_out = held_out_size(run)
     if held_out and not has_development_rows(run):
@@ -147,10 +150,15 @@ def result(run: RunFolder) -> Iterator[Block]:
 @section(RunFolder, "Languages")
 def languages(run: RunFolder) -> Iterator[Block]:
     """Show the text and the held-out figures of each language."""
-    table = languages_table(run.record, run.record.evaluation or records.RunEvaluation())
-    if table is not None:
-        yield table
-        yield Notes((NOTE,))
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    table = languages_table(run.record, evaluation)
+    if table is None:
+        return
+    yield table
+    notes = [NOTE]
+    if has_rough_figures(evaluation):
+        notes.append(f"{FEW_TEXTS}, and the model card leaves them out.")
+    yield Notes(tuple(notes))
 
 
 @section(RunFolder, "Largest disagreements")

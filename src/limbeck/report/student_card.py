@@ -39,14 +39,14 @@ from limbeck.report.card import (
 from limbeck.report.card_templates import name_in_card
 from limbeck.report.export_text import ExportRecord
 from limbeck.report.gains import gain_sentences
-from limbeck.report.languages import NOTE, languages_table
+from limbeck.report.languages import FEW_TEXTS, NOTE, has_rough_figures, languages_table
 from limbeck.report.names import folder_name
-from limbeck.report.quality import comparison_markdown, comparison_rows
+from limbeck.report.quality import comparison_markdown, comparison_rows, format_count
 from limbeck.report.quality_notes import reasons_against, score_warnings
 from limbeck.report.reliable import reliable_figures
-from limbeck.report.student_results import development_results, held_out_results
+from limbeck.report.student_results import development_results, held_out_results, router_results
 from limbeck.report.task_scores import TaskScores, hub_results
-from limbeck.report.text_size import has_development_rows, held_out_size, trained_size
+from limbeck.report.text_size import fitted_size, has_development_rows, held_out_size, trained_size
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
@@ -153,6 +153,9 @@ class StudentCard:
         """Return the measured results; an export with other weights than those that were measured has none."""
         if not is_in_float32(self.export):
             return []
+        # The student's own figures are not those of a folder that encodes documents with the teacher.
+        if self.is_router:
+            return list(router_results(self.evaluation, task_type))
         results = [*held_out_results(self.evaluation, task_type), *development_results(self.evaluation, task_type)]
         if self.shown_scores is not None:
             results += hub_results(self.shown_scores)
@@ -213,9 +216,14 @@ class StudentCard:
         return any(retrieval is not None for retrieval in retrievals)
 
     @property
+    def has_asymmetric_retrieval(self) -> bool:
+        """Whether the card shows a retrieval of the student's queries in the teacher's documents."""
+        return self.shown.asymmetric is not None
+
+    @property
     def has_language_figures(self) -> bool:
-        """Whether the card shows figures of a language, which needs held-out text in it."""
-        return any(figures.texts for figures in self.shown.languages)
+        """Whether the card shows figures of a language, which needs enough held-out text in it."""
+        return any(figures.is_measured for figures in self.shown.languages)
 
     @property
     def held_out_figures(self) -> str:
@@ -277,8 +285,15 @@ class StudentCard:
     @property
     def languages(self) -> str:
         """The table of languages in Markdown; empty where the languages of the text are not known."""
-        table = languages_table(self.run, self.evaluation)
-        return "" if table is None else f"{markdown.plain_table(table)}\n\n{NOTE}\n"
+        table = languages_table(self.run, self.shown)
+        if table is None:
+            return ""
+        notes = []
+        if self.has_language_figures:
+            notes.append(NOTE)
+        if has_rough_figures(self.evaluation):
+            notes.append(f"{FEW_TEXTS}, and left out here.")
+        return "\n\n".join([markdown.plain_table(table), *notes]) + "\n"
 
     @property
     def is_measured(self) -> bool:
@@ -378,6 +393,12 @@ class StudentCard:
     def trained_size(self) -> str:
         """How much text was trained on, in words; empty where it is not known."""
         return trained_size(self.run)
+
+    @property
+    def fitted_size(self) -> str:
+        """How much text was read for the fit of a student without training, in words; empty for any other student."""
+        text = self.run.corpus or records.CorpusText()
+        return fitted_size(self.run, "" if text.tokens is None else f"{format_count(text.tokens)} tokens")
 
     @property
     def held_out_size(self) -> str:

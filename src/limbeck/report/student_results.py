@@ -9,6 +9,7 @@ from huggingface_hub import EvalResult
 
 from limbeck.core import records
 from limbeck.core.escaping import one_line
+from limbeck.core.records.run_evaluation import SUMMARY_IN_BODIES
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.card import hub_metric
 from limbeck.report.gains import gain_of
@@ -22,6 +23,8 @@ from limbeck.report.reliable import (
 from limbeck.report.scored_rows import only_answer
 
 _PASSAGE_RETRIEVAL = "retrieving a passage by a sentence taken from it"
+_TEXT_RETRIEVAL = "finding a text by its title or first sentence"
+"""The retrieval of text that has no passages."""
 _SUMMARY_RETRIEVAL = "retrieving a text's body by its summary"
 """The retrieval of records of earlier versions."""
 
@@ -49,12 +52,7 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
 
     retrieval = evaluation.student.retrieval or records.Retrieval()
     asymmetric = evaluation.asymmetric or records.Retrieval()
-    search = _PASSAGE_RETRIEVAL
-    documents = "passages"
-    # Here too, earlier versions name no measure.
-    if retrieval.measure is None:
-        search = _SUMMARY_RETRIEVAL
-        documents = "bodies"
+    search, documents = _names_of_search(retrieval)
     figures = [
         ("mrr_at_10", f"MRR@10 ({search})", retrieval.mrr_at_10),
         ("recall_at_1", f"Recall@1 ({search})", retrieval.recall_at_1),
@@ -66,6 +64,40 @@ def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Itera
     for metric, name, value in figures:
         if metric in published and value is not None:
             yield _held_out_result(task_type, metric, name, value)
+
+
+def router_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
+    """Yield the figures of a folder that encodes queries with the student, and documents with its teacher.
+
+    They are published under the conditions of the student's own retrieval, see `held_out_results`: the search in the
+    teacher's documents was not measured at the start.
+
+    Args:
+        evaluation: The evaluation of the run.
+        task_type: As in `held_out_results`.
+    """
+    asymmetric = evaluation.asymmetric or records.Retrieval()
+    search, documents = _names_of_search(asymmetric)
+    search += f", with {documents} encoded by the teacher"
+    figures = [
+        ("mrr_at_10", f"MRR@10 ({search})", asymmetric.mrr_at_10),
+        ("recall_at_1", f"Recall@1 ({search})", asymmetric.recall_at_1),
+        ("ndcg_at_10", f"nDCG@10 ({search})", asymmetric.ndcg_at_10),
+    ]
+    published = _published_of_retrieval(evaluation)
+    for metric, name, value in figures:
+        if metric in published and value is not None:
+            yield _held_out_result(task_type, metric, name, value)
+
+
+def _names_of_search(retrieval: records.Retrieval) -> tuple[str, str]:
+    """Return the name of a retrieval, and of the texts that are searched in it."""
+    # Records of earlier versions name no measure.
+    if retrieval.measure is None:
+        return _SUMMARY_RETRIEVAL, "bodies"
+    if retrieval.measure == SUMMARY_IN_BODIES:
+        return _TEXT_RETRIEVAL, "texts"
+    return _PASSAGE_RETRIEVAL, "passages"
 
 
 def _published_of_retrieval(evaluation: records.RunEvaluation) -> set[str]:

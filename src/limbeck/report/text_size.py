@@ -1,4 +1,4 @@
-"""How much text a run has: what it trains on and what is held out, each with its own number."""
+"""How much text a run has: what it trains on or fits to, and what is held out, each with its own number."""
 
 from limbeck.core import records
 from limbeck.core.blocks import counted_rows
@@ -19,6 +19,29 @@ def trained_size(run: records.Run) -> str:
     if trained is None:
         return ""
     return counted_rows(trained, queries, name_of_unit(text))
+
+
+def fitted_size(run: records.Run, tokens: str) -> str:
+    """Return how much of its text a run without training read for the fit of its student, in words.
+
+    It is empty for a run that trains, and where no fit is recorded.
+
+    Args:
+        run: The record of the run.
+        tokens: The number of all tokens of the text in words, such as `4.57 M tokens`.
+    """
+    start = run.student.initialisation
+    if run.stages or run.recipe.stages or not isinstance(start, records.Initialisation):
+        return ""
+    if start.fit is None or start.fit.tokens is None or run.corpus is None:
+        return ""
+    size = f"{start.fit.tokens:,.0f}"
+    if run.corpus.tokens is not None and start.fit.tokens < run.corpus.tokens:
+        size += f" of {tokens}"
+    else:
+        size += " tokens"
+    documents = trained_size(run)
+    return f"{size} ({documents})" if documents else size
 
 
 def held_out_size(run: records.Run) -> str:

@@ -40,7 +40,7 @@ def warning_of_little_text(
     """Say that the held-out text of a run is too little to judge its student, and what helps; "" where it is enough.
 
     The figures that a report trusts are an agreement over enough sentences of enough documents, and a retrieval with
-    enough passages. One of the two is enough.
+    enough passages. One of the two is enough. The recipe may also ask for too few of both.
 
     Args:
         plan: The plan of the run.
@@ -62,17 +62,24 @@ def warning_of_little_text(
         return ""
 
     # Sentences are counted in the first texts, and in all of them only where these are too few.
+    has_enough_sentences = False
     for some_texts in (texts[:_FIRST_TEXTS], texts):
         sentences_of = [sentences for sentences in distinct_sentences(list(map(text_of, some_texts))) if sentences]
         sentences = sum(map(len, sentences_of))
-        if amounts.pairs > 0 and len(sentences_of) >= FEWEST_DOCUMENTS and sentences >= FEWEST_QUERIES:
-            return ""
-    passages = 0
-    if amounts.retrieval_pairs > 0:
-        passages = _count_passages(texts)
-        if passages >= FEWEST_QUERIES:
-            return ""
+        if len(sentences_of) >= FEWEST_DOCUMENTS and sentences >= FEWEST_QUERIES:
+            has_enough_sentences = True
+            break
+    if has_enough_sentences and amounts.pairs >= FEWEST_QUERIES:
+        return ""
+    if amounts.retrieval_pairs >= FEWEST_QUERIES and _count_passages(texts) >= FEWEST_QUERIES:
+        return ""
 
+    # More text does not help where the recipe asks for few pairs.
+    if has_enough_sentences:
+        return (
+            f"evaluation.pairs is {amounts.pairs:,}, which is too few to judge the student: it takes at least "
+            f"{FEWEST_QUERIES}. Start again with --overwrite --set evaluation.pairs={Amounts().pairs}."
+        )
     counts = f"{counted(len(texts), 'document')}, with {counted(sentences, 'sentence')}"
     return (
         f"The held-out text is too little to judge the student: {counts}. It takes at least {FEWEST_DOCUMENTS} "

@@ -148,6 +148,8 @@ class Agreement(Record):
         measure: Name of the choice of pairs: `limbeck.evaluation.similarity_strata.STRATIFIED_SIMILARITIES`, or None
             for equally many pairs of each kind, in records of earlier versions.
         sentences: Number of sentences that the pairs were chosen from.
+        ranges: Number of the ranges that `spearman` is the mean of, which have enough pairs. None in older records, and
+            for one correlation over all pairs.
     """
 
     spearman: Number | None = None
@@ -159,6 +161,7 @@ class Agreement(Record):
     examples: list[Disagreement] = Field(default_factory=list)
     measure: str | None = None
     sentences: Number | None = None
+    ranges: Number | None = None
 
 
 UNTRAINED_START = "untrained start"
@@ -409,6 +412,12 @@ class LanguageFigures(Record):
     agreement: Number | None = None
     to_teacher_language: Number | None = None
     from_teacher_language: Number | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is any figure beside the number of texts."""
+        figures = (self.agreement, self.to_teacher_language, self.from_teacher_language)
+        return any(figure is not None for figure in figures)
 
 
 class RunEvaluation(Record):
