@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -175,6 +176,50 @@ def test_stage_text_wins_over_the_corpus(tiny_recipe):
     tiny_recipe["stages"][0]["text"] = {"unit": "sentence", "length": 16}
     settings = plan(tiny_recipe).stages[0].corpus
     assert (settings.unit, settings.length, settings.held_out) == ("sentence", 16, 0.2)
+
+
+def two_stages(recipe, **second):
+    """A recipe whose second stage has a corpus of its own: the recipe's, with some keys changed."""
+    (stage,) = recipe["stages"]
+    own_corpus = recipe["corpus"] | second
+    return recipe | {"stages": [stage | {"name": "general"}, stage | {"name": "vectors", "corpus": own_corpus}]}
+
+
+@pytest.mark.parametrize(("share", "printed"), [(0, "0.0"), (0.05, "0.05"), (0.5, "0.5"), (None, "0.01")])
+def test_a_stage_does_not_train_on_what_another_one_holds_out_of_the_same_files(tiny_recipe, share, printed):
+    (source,) = tiny_recipe["corpus"]["sources"]
+    recipe = two_stages(tiny_recipe, unit="sentence", held_out=share)
+    with pytest.raises(RecipeError) as caught:
+        plan(recipe)
+    assert str(caught.value) == (
+        f"stages.0 ('general', held_out: 0.2) and stages.1 ('vectors', held_out: {printed}) both read '{source}', "
+        "so that one of them would train on documents that the other holds out; give the corpora of both stages the "
+        "same held_out."
+    )
+    assert len(plan(recipe, "stages.1.corpus.held_out=0.2").stages) == 2
+
+
+def test_a_file_is_the_same_by_whatever_name_a_stage_reads_it(tiny_recipe, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.jsonl"):
+        (folder / name).write_text('{"text": "text"}')
+    (tmp_path / "link.txt").symlink_to(folder / "b.txt")
+    tiny_recipe["corpus"]["sources"] = [str(folder)]
+    for again in (f"{folder}/a.txt", f"{folder}/*.jsonl", str(tmp_path / "link.txt"), str(folder)):
+        sources = ["installed-docs", again]
+        with pytest.raises(RecipeError, match="both read '" + re.escape(again)):
+            plan(two_stages(tiny_recipe, sources=sources, held_out=0.1))
+        assert plan(two_stages(tiny_recipe, sources=sources, unit="sentence")).stages
+    with pytest.raises(RecipeError, match=r"separator: not given\) .* separator: line\) .* the same separator"):
+        plan(two_stages(tiny_recipe, separator="line"))
+    # Other files may be split in another way, and so may the files of a third stage.
+    (tmp_path / "other.txt").write_text("text")
+    other = two_stages(tiny_recipe, sources=[str(tmp_path / "other.txt")], held_out=0.1, separator="line")
+    assert plan(other).stages
+    third = other["stages"][0] | {"name": "third", "corpus": tiny_recipe["corpus"] | {"held_out": 0.3}}
+    with pytest.raises(RecipeError, match=r"stages\.0 \('general', .* stages\.2 \('third', held_out: 0\.3"):
+        plan(other | {"stages": [*other["stages"], third]})
 
 
 def test_streaming_and_mix_reach_the_corpus(tiny_recipe):

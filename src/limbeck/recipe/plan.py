@@ -28,6 +28,7 @@ from limbeck.recipe.several_teachers import check_all_read, plan_recipe_teacher
 from limbeck.recipe.stage_classes import with_class_names, with_class_weights
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_planning import plan_stage
+from limbeck.recipe.stage_splits import check_splits
 from limbeck.recipe.start_rows import plan_start_rows
 from limbeck.recipe.student_head import with_outputs
 
@@ -102,6 +103,7 @@ def _plan_stages(recipe: Recipe, teacher: TeacherInfo, student: StudentPlan) -> 
     stages: list[StagePlan] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, earlier=stages))
+    check_splits(stages)
     stages = with_class_names(stages)
     stages = with_class_weights(stages, recipe)
     return [_with_absent_classes(index, stage) for index, stage in enumerate(stages)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -226,6 +227,22 @@ def local_files(sources: Iterable[str]) -> list[Path]:
         if _is_local(text):
             files += [Path(place) for place in find_files(text).places]
     return files
+
+
+def places_of_files(text: str) -> set[str]:
+    """Return the local files that a source names, with links resolved; none for a source of another kind.
+
+    Files of texts and of rows are both among them.
+
+    """
+    places: set[str] = set()
+    if not _is_local(text):
+        return places
+    for text_column in (ANY_TEXT_COLUMN, None):
+        # A source may have files of only one of the two kinds.
+        with suppress(CorpusError):
+            places.update(find_files(text, text_column).places)
+    return places
 
 
 def _is_local(text: str) -> bool:
