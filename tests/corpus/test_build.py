@@ -264,6 +264,32 @@ def check_counts(corpus):
     assert corpus.tokens == counts["train"][1]
 
 
+@pytest.mark.parametrize("settings", [{}, {"pairs": True}, {"unit": "sentence"}, {"text_keys": True}])
+def test_documents_without_a_block_are_counted_and_noted(tmp_path, cache, settings):
+    long_texts = [f"the model of a teacher reads the text of number {number}" for number in range(20)]
+    short_texts = [f"model {number}" for number in range(30)]
+    path = write_packed(tmp_path / "all.txt", "\n\n".join([*long_texts, *short_texts]))
+    settings = settings | {"length": 32, "minimum_tokens": 4}
+    corpus = build_text(cache, WORDS, path, held_out=0, **settings)
+    counts = corpus.manifest["splits"]["train"]
+    assert (corpus.manifest["documents"], len(corpus.train), counts["dropped_documents"]) == (50, 20, 30)
+    assert corpus.report.counts == {"document without a text of 4 tokens or more, left out": 30}
+    assert "'model 0'" in corpus.report.lines()[0]
+    # With a smaller minimum no document is left out, and held-out documents are not counted as left out.
+    smaller = build_text(cache, WORDS, path, **settings | {"held_out": 0, "minimum_tokens": 1})
+    assert (len(smaller.train), smaller.report.counts) == (50, {})
+    divided = build_text(cache, WORDS, path, held_out=0.3, **settings)
+    trained = 50 - divided.manifest["held_out_documents"] - divided.manifest["splits"]["train"]["dropped_documents"]
+    assert 0 < trained == len(divided.train) < 20
+    assert divided.manifest["splits"]["held_out"]["dropped_documents"] == 0
+
+
+def test_joined_documents_are_all_trained_on(tmp_path, cache, plain_tokenizer):
+    path = write_packed(tmp_path / "all.txt", "\n\n".join(f"a{number}" for number in range(60)))
+    corpus = build_text(cache, plain_tokenizer, path, join=True, held_out=0)
+    assert corpus.manifest["splits"]["train"]["dropped_documents"] == 0 and corpus.report.counts == {}
+
+
 def test_joined_blocks_are_full(articles, cache, plain_tokenizer):
     corpus = build_text(cache, plain_tokenizer, articles, join=True)
     assert set(corpus.train["length"]) == {24}

@@ -10,6 +10,7 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 from limbeck.core.records import RunEvaluation
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.evaluation import Amounts, Side, compare_models, encode, latency
 from limbeck.evaluation.compare import _why_left_out
 from limbeck.evaluation.passages import build_passage_pairs
@@ -51,6 +52,18 @@ def test_a_model_beside_itself():
     assert found.agreement is not None and found.agreement.spearman == pytest.approx(1.0)
     assert found.teacher == found.student
     assert found.latency is None and found.unavailable == {}
+
+
+@pytest.mark.parametrize(("count", "sentences"), [(60, 1), (30, 2), (FEWEST_DOCUMENTS, 40), (3, 40)])
+def test_an_agreement_counts_the_documents_of_all_of_its_sentences(count, sentences):
+    texts = []
+    for text in documents(count, sentences=sentences):
+        _, first_paragraph, _ = text.split("\n\n")
+        texts.append(first_paragraph)
+    amounts = Amounts(pairs=60, retrieval_pairs=0, latency_seconds=0)
+    agreement = compare(tiny_bert(2), tiny_bert(1), texts, amounts).agreement
+    assert (agreement.sentences, agreement.documents, agreement.pairs) == (60, count, 60)
+    assert (agreement.interval is None) == (count < FEWEST_DOCUMENTS)
 
 
 @pytest.mark.parametrize("held_out", [[], ["One short text."]])

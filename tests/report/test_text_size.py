@@ -24,6 +24,12 @@ QUERIES = {"queries": 100, "trained_queries": 60, "held_out_queries": 40, "train
 @pytest.mark.parametrize(
     ("corpus", "recipe", "on_page", "in_card"),
     [
+        (
+            TEXT | {"stage": "general", "sources": ["a.txt", "b.txt"], "report": {"counts": {"empty document": 2}}}, {},
+            "b.txt, 360 documents, 4,704 tokens to train on in stage 'general'; 40 documents held out",
+            "360 documents, 4,704 tokens to train on in the stage `general`.\n"
+            "40 documents were held out from training.\nSkipped in the stage `general`: 2 x empty document.",
+        ),
         # Older records have no number of the rows to train on.
         (
             ROWS, {}, "360 rows, 4,704 tokens to train on; 40 rows held out",
@@ -65,7 +71,8 @@ def test_what_is_held_out_is_not_among_what_is_trained_on(tmp_path: Path, corpus
     run = SimpleNamespace(record=record, stages=(), status=SimpleNamespace(status="finished"))
     facts = next(iter(overview(run)))
     assert isinstance(facts, Facts)
-    assert dict(facts.pairs)["Text"] == f"train.tsv, {on_page}"
+    sources = ", ".join(record.corpus.sources[:1])
+    assert dict(facts.pairs)["Text"] == f"{sources}, {on_page}"
     assert in_card in write_model_card(record, tmp_path).read_text(encoding="utf-8").replace("\n\n", "\n")
 
 

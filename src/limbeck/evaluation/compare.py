@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
 from limbeck.core.blocks import duration
+from limbeck.core.records.run_evaluation import FEWEST_DOCUMENTS
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, passages, retrieval, similarity_strata
@@ -316,6 +317,7 @@ def _measure_agreement(
     _note_vector_width(evaluation, sides, teacher_vectors, student_vectors)
     chosen = similarity_strata.stratify_pairs(sentences, teacher_vectors, count, seed=seed)
     teacher_cosines = chosen.cosines(teacher_vectors)
+    documents = len({sentence.document for sentence in sentences})
 
     def measure(vectors: Tensor) -> records.Agreement:
         """Return the agreement of a model with the teacher, by its vectors of the sentences."""
@@ -323,6 +325,11 @@ def _measure_agreement(
         figures = agreement.measure_agreement(chosen.pairs, cosines, teacher_cosines, strata=chosen.strata, seed=seed)
         figures.measure = similarity_strata.STRATIFIED_SIMILARITIES
         figures.sentences = len(sentences)
+        # The agreement itself knows only the documents of the first sentences of pairs, which it resamples. If these
+        # are too few for an interval, all of its documents are too few.
+        figures.documents = documents
+        if figures.interval is None:
+            figures.documents = min(documents, FEWEST_DOCUMENTS - 1)
         return figures
 
     evaluation.agreement = measure(student_vectors)

@@ -120,6 +120,8 @@ def _text(run: records.Run) -> str:
         amount = f"{fitted} for the fit"
     elif amount:
         amount += " to train on"
+        if text.stage is not None:
+            amount += f" in stage '{text.stage}'"
     held_out = held_out_size(run)
     if held_out and not has_development_rows(run):
         held_out += " held out"

@@ -50,7 +50,8 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
         source_notes = run.record.corpus.report
         skipped = skipped_text(source_notes)
         if skipped:
-            yield f"Skipped text: {list_notes(skipped, of_pairs=run.record.corpus.has_pairs)}."
+            in_stage = "" if run.record.corpus.stage is None else f" in stage '{run.record.corpus.stage}'"
+            yield f"Skipped text{in_stage}: {list_notes(skipped, of_pairs=run.record.corpus.has_pairs)}."
         yield from resembling_rows(run.record.corpus)
 
 

@@ -14,6 +14,7 @@ from limbeck.core.blocks import counted_rows
 from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus, Tokenizers
 from limbeck.corpus.building.splitting import REPEATED
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings.parallel import describe_place
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
@@ -30,7 +31,7 @@ def build_corpora(
     console: Console,
     listener: StepListener | None = None,
 ) -> list[AnyCorpus]:
-    """Build or load from the cache the corpus of every stage, and print a summary of the first and of labelled ones.
+    """Build or load from the cache the corpus of every stage, and print a summary of each text and of labelled rows.
 
     Args:
         plan: The recipe, checked.
@@ -44,10 +45,23 @@ def build_corpora(
     # Stages may share a corpus, which is summarised once.
     summarised: set[Path] = set()
     for index, (stage, corpus) in enumerate(zip(plan.stages, corpora, strict=True)):
-        is_of_interest = index == 0 or isinstance(corpus, LabelledCorpus)
+        # A text that a later stage only cuts in another way is not summarised again.
+        is_other_text = _text_of_stage(stage, corpus) != _text_of_stage(plan.stages[0], corpora[0])
+        is_of_interest = index == 0 or is_other_text or isinstance(corpus, LabelledCorpus)
         if is_of_interest and corpus.path not in summarised:
             summarised.add(corpus.path)
             _print_summary(stage, corpus, console)
+
+    # Warn of sources of which nothing is read.
+    unread: set[str] = set()
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        unread.update(set(stage.corpus.places).difference(_read_places(stage.corpus.places, corpus)))
+    for place in sorted(unread):
+        warn(
+            console,
+            f"  no document of '{safe_name(describe_place(place))}' is read, since the sources before it have as many "
+            "as max_documents",
+        )
 
     # Warn where some classes have few rows. Stages on the same rows have the same line, which is printed once.
     uneven: set[str] = set()
@@ -121,31 +135,57 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
     # For each stage whose sources are mixed, how they are, by the stage's title.
     mixed = {}
     for stage, corpus in zip(plan.stages, corpora, strict=True):
-        places += stage.corpus.places
+        places += _read_places(stage.corpus.places, corpus)
         for settings, view in zip(stage.corpora, corpus.views, strict=True):
             views.append(_describe_view(stage, settings, view))
         if isinstance(stage.corpus, CorpusSettings):
             mix = stage.corpus.mixing
             if mix is not None:
                 mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
-    text = describe_text(places, corpora[0], has_development=plan.stages[0].development is not None)
+    first_stage = plan.stages[0]
+    has_development = first_stage.development is not None
+    text = describe_text(first_stage.corpus.places, corpora[0], has_development=has_development)
+    text.sources = _described_once(places)
     text.views = views
     text.mixed = mixed
+    first_text = _text_of_stage(first_stage, corpora[0])
+    if any(_text_of_stage(*pair) != first_text for pair in zip(plan.stages, corpora, strict=True)):
+        text.stage = first_stage.spec.title
     return text
+
+
+def _text_of_stage(stage: StagePlan, corpus: AnyCorpus) -> tuple[object, ...]:
+    """Plain values that differ where two stages read other documents, however these are cut."""
+    is_labelled = isinstance(corpus, LabelledCorpus)
+    return is_labelled, stage.corpus.places, corpus.manifest["documents"], corpus.manifest["held_out_documents"]
+
+
+def _read_places(places: Sequence[str], corpus: AnyCorpus) -> list[str]:
+    """Return the sources of which documents were read: with `max_documents`, the first ones may have enough."""
+    # A stream is read without end, and its numbers are those of its beginning.
+    if isinstance(corpus, StreamedCorpus):
+        return list(places)
+    documents_by_source = corpus.manifest.get("sources", {})
+    return [place for place in places if documents_by_source.get(place) != 0]
+
+
+def _described_once(places: Sequence[str]) -> list[str]:
+    """Return sources as people read them, each once, in their order."""
+    return list(dict.fromkeys(map(describe_place, places)))
 
 
 def describe_text(places: Sequence[str], corpus: AnyCorpus, *, has_development: bool = False) -> records.CorpusText:
     """Describe where text is from, and how much of it there is.
 
     Args:
-        places: The sources, some perhaps several times.
+        places: Its sources, some perhaps several times.
         corpus: The text of the first stage, or of a run without stages.
         has_development: The held-out rows are development rows.
     """
     manifest = corpus.manifest
     is_streamed = isinstance(corpus, StreamedCorpus)
     return records.CorpusText(
-        sources=list(dict.fromkeys(map(describe_place, places))),  # Each once, in their order.
+        sources=_described_once(_read_places(places, corpus)),
         # How much text a stream has is unknown; the corpus knows only its beginning.
         documents=None if is_streamed else manifest["documents"],
         trained_documents=None if is_streamed else _trained_documents(corpus, has_development=has_development),
@@ -171,7 +211,9 @@ def _trained_documents(corpus: AnyCorpus, *, has_development: bool) -> int:
         return int(manifest["trained_documents"])
     if has_development:
         return int(manifest["documents"] - manifest["report"]["counts"].get(REPEATED, 0))
-    return int(manifest["documents"] - manifest["held_out_documents"])
+    # Of a document that is too short no block is made. Caches of earlier versions do not have their number.
+    dropped_documents = manifest["splits"]["train"].get("dropped_documents", 0)
+    return int(manifest["documents"] - manifest["held_out_documents"] - dropped_documents)
 
 
 def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:

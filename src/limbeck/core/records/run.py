@@ -246,14 +246,17 @@ class CorpusText(Record):
     """The text of a run: sources, counts (None of a stream), what reading skipped, and each stage's view.
 
     Attributes:
+        sources: The sources of all stages, without those of which no document was read.
         documents: All documents or rows of the sources.
         trained_documents: Those that are trained on: neither held out, nor left out since a development row repeats
-            them. None of a stream, and in older records.
+            them, or since they are too short. None of a stream, and in older records.
         held_out_documents: Held-out documents or rows, or the development rows.
         queries: Number of queries whose documents are the rows of a ranking; None for other text.
         trained_queries: The number of those that are trained on.
         held_out_queries: The number of those that are held out.
         mixed: Stage to the rule of the shares of its sources; the shares are in the view of the stage.
+        stage: The first stage, where another one reads other text: the numbers and the report are those of this stage.
+            None where all stages read the same text, and in older records.
     """
 
     sources: list[str] = Field(default_factory=list)
@@ -267,6 +270,7 @@ class CorpusText(Record):
     report: SourceNotes = Field(default_factory=SourceNotes)
     views: list[CorpusView] = Field(default_factory=list)
     mixed: dict[str, str] = Field(default_factory=dict)
+    stage: str | None = None
 
     @property
     def has_pairs(self) -> bool:

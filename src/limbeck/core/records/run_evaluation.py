@@ -141,7 +141,8 @@ class Agreement(Record):
             Compare it only between equal pair sets.
         interval: Its 95 % interval, by resampling documents; None of fewer than five.
         pairs: Number of pairs.
-        documents: Number of documents they are from.
+        documents: Number of documents that the sentences are from; below five where the figure has no interval. In
+            records of earlier versions the number of those that first sentences of pairs are from.
         by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
         seed: Of the choice of pairs and of the resampling.
         examples: The pairs whose places in the two orders are furthest apart, as shares of all pairs.

@@ -59,11 +59,25 @@ class CutBlock(NamedTuple):
         ids: Its token ids, as the student reads them, special tokens included.
         columns: Values of further columns of its row: a number or an array each.
         cut_text: The text of which the student reads only the beginning; empty where it reads all of it.
+        piece: The number of its piece among those that were packed together; None where a block may hold several.
     """
 
     ids: NDArray[np.int32]
     columns: Mapping[str, Any]
     cut_text: str = ""
+    piece: int | None = None
+
+
+class _DocumentPiece(NamedTuple):
+    """A piece of one of the documents of a stored batch.
+
+    Args:
+        piece: The piece.
+        document: The number of its document in the batch.
+    """
+
+    piece: Piece
+    document: int
 
 
 def note_cut_text(block: CutBlock, report: SourceReport) -> None:
@@ -186,15 +200,36 @@ class BlockEncoding:
     ) -> Iterator[tuple[str, CutBlock]]:
         """Iterate over the blocks of a stored file, each with its split."""
         for records in read_batches(path):
-            pieces_by_split = self._pieces_by_split(records, source)
+            is_held_out = records.column("key").to_numpy() < np.uint64(self.held_below)
+            pieces_by_split = self._pieces_by_split(records, is_held_out, source)
+            # Whether a block was made of each document of the batch.
+            has_block = np.zeros(len(is_held_out), np.bool_)
+            # Documents whose pieces hold other tokens than the student's vocabulary. Each such piece has its own note.
+            uncovered_documents: set[int] = set()
             for split in SPLITS:
                 pieces = iter(pieces_by_split[split])
                 while next_pieces := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
                     covered_pieces = self._leave_out_uncovered(next_pieces, source, report)
-                    for block in self.blocks(covered_pieces, packers[split], source):
+                    if len(covered_pieces) < len(next_pieces):
+                        uncovered_documents |= _documents_of(next_pieces) - _documents_of(covered_pieces)
+                    for block in self.blocks([piece for piece, _ in covered_pieces], packers[split], source):
+                        if block.piece is not None:
+                            has_block[covered_pieces[block.piece].document] = True
                         yield split, block
+            # Joined pieces are all in the stream of tokens that blocks are cut from.
+            if self.packing["join"]:
+                continue
+            minimum = packers["train"].minimum
+            for number in np.flatnonzero(~is_held_out & ~has_block).tolist():
+                packers["train"].counts.dropped_documents += 1
+                if number not in uncovered_documents:
+                    text = records.column("text")[number].as_py()
+                    problem = f"document without a text of {minimum} tokens or more, left out"
+                    report.note(problem, repr(text[:_SHOWN_CHARACTERS]))
 
-    def _leave_out_uncovered(self, pieces: Sequence[Piece], source: int, report: SourceReport) -> Sequence[Piece]:
+    def _leave_out_uncovered(
+        self, pieces: Sequence[_DocumentPiece], source: int, report: SourceReport
+    ) -> Sequence[_DocumentPiece]:
         """Return the pieces of text of which the student's vocabulary has all tokens.
 
         These are all pieces, unless the student's vocabulary was cut from a whole one and `shared` is set.
@@ -207,7 +242,7 @@ class BlockEncoding:
         if self.shared is None or not pieces:
             return pieces
         prompt = self._use(source).prompt
-        texts = [piece.text for piece in pieces]
+        texts = [piece.text for piece, _ in pieces]
         are_covered = self.shared.cover([prompt + text for text in texts], by_sentence=self._makes_pairs)
         if prompt and not self._student_reading.reads_prompts:
             # The student reads the text alone, whose beginning may be cut into other tokens without the prompt.
@@ -216,34 +251,47 @@ class BlockEncoding:
                 with_prompt and alone for with_prompt, alone in zip(are_covered, are_covered_alone, strict=True)
             ]
         covered_pieces = []
-        for piece, is_covered in zip(pieces, are_covered, strict=True):
+        for document_piece, is_covered in zip(pieces, are_covered, strict=True):
             if is_covered:
-                covered_pieces.append(piece)
+                covered_pieces.append(document_piece)
             else:
-                report.note(_OTHER_PIECES, repr(piece.text[:_SHOWN_CHARACTERS]))
+                report.note(_OTHER_PIECES, repr(document_piece.piece.text[:_SHOWN_CHARACTERS]))
         return covered_pieces
 
-    def _pieces_by_split(self, records: pa.RecordBatch, source: int) -> dict[str, list[Piece]]:
+    def _pieces_by_split(
+        self, records: pa.RecordBatch, is_held_out: NDArray[np.bool_], source: int
+    ) -> dict[str, list[_DocumentPiece]]:
         """Cut the documents of a stored batch into pieces, and gather those of each split."""
-        is_held_out = records.column("key").to_numpy() < np.uint64(self.held_below)
-        pieces: dict[str, list[Piece]] = {split: [] for split in SPLITS}
-        for document, is_held in zip(documents_of(records), is_held_out.tolist(), strict=True):
+        pieces: dict[str, list[_DocumentPiece]] = {split: [] for split in SPLITS}
+        for number, (document, is_held) in enumerate(zip(documents_of(records), is_held_out.tolist(), strict=True)):
             split = "held_out" if is_held else "train"
-            pieces[split] += self.split(document, source)
+            pieces[split] += [_DocumentPiece(piece, number) for piece in self.split(document, source)]
         return pieces
 
     def _plain_blocks(self, pieces: Sequence[Piece], packer: BlockPacker) -> Iterator[CutBlock]:
         """Iterate over blocks without further columns."""
         texts = [piece.text for piece in pieces]
-        for ids in packer.pack(self.encoder.encode(texts)):
-            yield CutBlock(ids, {})
+        for piece, ids in self._packed(self.encoder.encode(texts), packer):
+            yield CutBlock(ids, {}, piece=piece)
+
+    def _packed(
+        self, ids_of_pieces: Sequence[NDArray[np.int32]], packer: BlockPacker
+    ) -> Iterator[tuple[int | None, NDArray[np.int32]]]:
+        """Iterate over the blocks of pieces, each with the number of its piece; None where pieces are joined."""
+        if self.packing["join"]:
+            for block in packer.pack(ids_of_pieces):
+                yield None, block
+            return
+        for number, ids_of_piece in enumerate(ids_of_pieces):
+            for block in packer.pack([ids_of_piece]):
+                yield number, block
 
     def _blocks_of_pairs(self, pieces: Sequence[Piece], packer: BlockPacker) -> Iterator[CutBlock]:
         """Iterate over blocks of two segments, as BERT reads them, with a column that numbers the segments."""
         texts = [piece.text for piece in pieces]
         separator = self.packing["separator"]
-        for ids in packer.pack(self.encoder.encode_sentences(texts)):
-            yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)})
+        for piece, ids in self._packed(self.encoder.encode_sentences(texts), packer):
+            yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)}, piece=piece)
 
     def _described_blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
         """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
@@ -264,7 +312,8 @@ class BlockEncoding:
         prompt_columns: Mapping[str, int] = {}
         if self._has_prompts:
             prompt_columns = self._prompt_columns(prompt, packer)
-        for piece, teacher_ids, student_ids in zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True):
+        ids_of_pieces = zip(teacher_ids_of_pieces, student_ids_of_pieces, strict=True)
+        for number, (piece, (teacher_ids, student_ids)) in enumerate(zip(pieces, ids_of_pieces, strict=True)):
             is_whole = self.whole_texts or packer.holds(teacher_ids)
             # Some pieces are one block, of which each side reads the beginning.
             cut_text = ""
@@ -290,7 +339,7 @@ class BlockEncoding:
                 if self.has_keys:
                     columns[TEXT_KEY] = _key_of_block(block, piece, prompt, is_whole=is_whole)
                 columns.update(block.columns)
-                yield CutBlock(block.ids, columns, cut_text or block.cut_text)
+                yield CutBlock(block.ids, columns, cut_text or block.cut_text, number)
 
     def _is_one_block(self, piece: Piece) -> bool:
         """Whether a piece makes one block, however long it is."""
@@ -601,5 +650,9 @@ def _column(values: list[Any], column_type: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
 
 
-def _characters_of(piece: Piece) -> int:
-    return len(piece.text)
+def _documents_of(pieces: Sequence[_DocumentPiece]) -> set[int]:
+    return {document_piece.document for document_piece in pieces}
+
+
+def _characters_of(document_piece: _DocumentPiece) -> int:
+    return len(document_piece.piece.text)

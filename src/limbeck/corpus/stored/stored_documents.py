@@ -184,7 +184,12 @@ class SourceReader:
         # The source moves the cursor as it is read, so that `state` has the position behind a batch.
         documents = listed.source.documents(self._report_of_current_source, step, self._cursor)
         while not self._is_full():
-            batch = next_batch(documents, arrow_files.BATCH_ITEMS, _BATCH_CHARACTERS, _characters_of)
+            # No document is read behind the last that is kept, so that the counts and the report are those of the
+            # text of the corpus. Only repeats make another batch necessary.
+            most_items = arrow_files.BATCH_ITEMS
+            if self._max_documents is not None:
+                most_items = min(most_items, self._max_documents - self._documents_given)
+            batch = next_batch(documents, most_items, _BATCH_CHARACTERS, _characters_of)
             if not batch:
                 return
             self._documents_read[self._current_place] += len(batch)
@@ -198,12 +203,10 @@ class SourceReader:
             yield stored
 
     def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
-        """Return the documents of a batch that were not seen before, by key, up to `max_documents` in all."""
+        """Return the documents of a batch that were not seen before, by key."""
         document_by_key: dict[int, Document] = {}
         keys = [document.key for document in batch]
         for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
-            if self._documents_given + len(document_by_key) == self._max_documents:
-                break
             if is_new:
                 document_by_key[key] = document
             else:

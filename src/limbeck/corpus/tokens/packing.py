@@ -25,12 +25,15 @@ class PackingCounts:
         tokens: Number of tokens in them, special tokens included.
         dropped_blocks: Blocks left out because they were too short.
         dropped_tokens: Tokens in those, special tokens not included.
+        dropped_documents: Documents to train on of which no block was made. The packer does not know documents, so
+            that the encoding counts them; where units are joined there are none.
     """
 
     blocks: int = 0
     tokens: int = 0
     dropped_blocks: int = 0
     dropped_tokens: int = 0
+    dropped_documents: int = 0
 
 
 @dataclass
