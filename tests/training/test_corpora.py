@@ -61,10 +61,10 @@ def test_a_source_that_was_not_read_is_no_source_of_the_text(described, tmp_path
 def test_documents_without_a_block_are_not_trained_on(described, tmp_path):
     path = tmp_path / "texts.txt"
     long_texts = [f"the model of a teacher reads the text of number {number}" for number in range(20)]
-    path.write_text("\n\n".join([*long_texts, *(f"model {number}" for number in range(200))]))
+    path.write_text("\n\n".join([*long_texts, *(f"model {number}" for number in range(100))]))
     text, printed = described({"sources": [str(path)], "held_out": 0.1})
-    assert text.documents == 220 and text.views[0].blocks == text.trained_documents <= 20
-    assert printed.startswith(f"Corpus: {text.trained_documents} documents, ")
+    assert text.documents == 120 and text.views[0].blocks == text.trained_documents <= 20
+    assert f"Corpus: {text.trained_documents} documents, " in printed
     assert "x document without a text of 4 tokens or more, left out" in printed
 
 
