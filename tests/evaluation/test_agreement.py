@@ -88,22 +88,15 @@ def test_agreement_with_itself_is_one_and_the_interval_surrounds_the_value():
     assert np.isnan(constant.spearman) and np.isnan(constant.interval).all()
 
 
-def test_a_range_of_few_pairs_has_no_part_in_the_mean():
+def test_the_ranges_that_give_the_mean_are_counted():
     pairs, generator = build_pairs(documents(), 120), np.random.default_rng(0)
     teacher = np.sort(generator.normal(size=120))
     student = teacher + generator.normal(size=120)
-    strata = np.repeat([0, 1, 2], [59, 59, 2])
-    # Of two pairs the correlation is 1 or -1.
-    student[-2:] = [1.0, 0.0]
+    # One pair has no correlation.
+    strata = np.repeat([0, 1, 2], [59, 60, 1])
     found = measure_agreement(pairs, student, teacher, strata=strata)
-    parts = [spearman_agreement(student[strata == stratum], teacher[strata == stratum]) for stratum in range(3)]
-    assert parts[2] == pytest.approx(-1.0)
-    assert (found.spearman, found.ranges) == (pytest.approx(np.mean(parts[:2])), 2)
-    low, high = found.interval
-    assert low < found.spearman < high
-    # Few pairs in all are in small ranges, which all count.
-    even = measure_agreement(pairs[:30], student[:30], teacher[:30], strata=np.repeat([0, 1, 2], 10))
-    assert even.ranges == 3
+    parts = [spearman_agreement(student[strata == stratum], teacher[strata == stratum]) for stratum in range(2)]
+    assert (found.spearman, found.ranges) == (pytest.approx(np.mean(parts)), 2)
     assert measure_agreement(pairs, student, teacher).ranges is None
 
 

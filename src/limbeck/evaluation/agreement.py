@@ -29,10 +29,6 @@ _WORDS_OF_KIND = {
     SAME_DOCUMENT: "one document",
     DIFFERENT_DOCUMENTS: "two documents",
 }
-_FEWEST_IN_STRATUM = 20
-"""Fewest pairs of a stratum whose correlation counts, since of two pairs it is 1 or -1."""
-_LEFT_OUT = -1
-"""The stratum of pairs that do not count."""
 _EXAMPLES = 10
 _MOST_LETTERS = 300
 
@@ -48,7 +44,7 @@ def measure_agreement(
     """Return the Spearman agreement over `pairs` with its interval and its parts.
 
     With `strata` it is the mean of the correlations within each of them: a student that only tells far pairs from near
-    ones, as nearly every model does, does not get a high figure. Strata of few pairs are left out.
+    ones, as nearly every model does, does not get a high figure.
 
     The interval is a percentile bootstrap that resamples documents rather than pairs, since the pairs of one document
     are alike. With fewer than `FEWEST_DOCUMENTS` documents there is none: they would give nearly the same resamples.
@@ -79,25 +75,10 @@ def measure_agreement(
         # All pairs are in one stratum.
         strata = np.zeros(len(pairs), np.int64)
     else:
-        strata = _without_small_strata(strata)
         agreement.ranges = len(_correlations(student, teacher, strata))
     agreement.spearman = _mean_over_strata(student, teacher, strata)
     agreement.interval = _interval(student, teacher, strata, groups, seed)
     return agreement
-
-
-def _without_small_strata(strata: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the stratum of each pair, `_LEFT_OUT` for those of strata with few pairs, `[pairs]`.
-
-    Few are fewer than `_FEWEST_IN_STRATUM`, or of few pairs in all, fewer than half of an even part.
-
-    Args:
-        strata: The stratum of each pair, `[pairs]`.
-    """
-    numbers, sizes = np.unique(strata, return_counts=True)
-    half_of_part = len(strata) / max(len(numbers), 1) / 2
-    small = numbers[sizes < min(_FEWEST_IN_STRATUM, half_of_part)]
-    return np.where(np.isin(strata, small), _LEFT_OUT, strata)
 
 
 def _correlations(student: NDArray[np.float64], teacher: NDArray[np.float64], strata: NDArray[np.int64]) -> list[float]:
@@ -106,10 +87,10 @@ def _correlations(student: NDArray[np.float64], teacher: NDArray[np.float64], st
     Args:
         student: Similarities, `[pairs]`.
         teacher: Similarities, `[pairs]`.
-        strata: The stratum of each pair, `[pairs]`; pairs of `_LEFT_OUT` do not count.
+        strata: The stratum of each pair, `[pairs]`.
     """
     correlations = []
-    for stratum in np.unique(strata[strata != _LEFT_OUT]):
+    for stratum in np.unique(strata):
         is_inside = strata == stratum
         correlation = spearman_agreement(student[is_inside], teacher[is_inside])
         if not np.isnan(correlation):

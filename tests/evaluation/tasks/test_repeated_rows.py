@@ -1,14 +1,14 @@
-"""Rows of an own task that are both trained on and scored are left out of the training, and told."""
+"""Rows of an own task that are both trained on and scored are counted, and kept."""
 
 import pytest
 import yaml
 
-from limbeck.errors import CorpusError
-from limbeck.evaluation.evaluators.rows import load_rows
+from limbeck.evaluation.tasks.loading import load_task
+from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
 from tests.support.task_files import write_table
 
 TRAIN = [("A good film!", "yes"), ("A bad film", "no"), ("C++", "no"), ("It is a long way to go", "yes")]
-LEFT_OUT = "left out, because other splits repeat them (case, punctuation and spaces do not count)"
+TOO_GOOD = "a training row, so that the scores are too good (case, punctuation and spaces do not count)"
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ def load(tmp_path):
         described["columns"] = {column: column for column in columns}
         described["files"] = {"train": "train.tsv", "validation": "dev.tsv"}
         path.write_text(yaml.safe_dump(described))
-        load_rows.cache_clear()
-        return load_rows(str(path), None, training=training)
+        return load_task(str(path), data=None, training=training)
 
     return load
 
@@ -33,28 +32,33 @@ def texts(rows):
     return [row.text for row in rows]
 
 
-def test_repeated_rows_are_left_out_of_the_training(load):
+def repeats(data):
+    return [note.split(",")[0] for note in repeated_row_notes(data)]
+
+
+def test_repeated_rows_are_counted_and_kept(load):
     data = load([("a good  film", "yes"), ("C#", "no"), ("c++.", "no"), ("new", "no")])
-    assert texts(data.splits["train"]) == ["A bad film", "It is a long way to go"]
+    assert texts(data.splits["train"]) == [text for text, _ in TRAIN]
     assert texts(data.splits["validation"]) == ["a good  film", "C#", "c++.", "new"]
-    assert f"mine train: 2 of 4 rows are {LEFT_OUT}" in data.notes
-    assert f"mine train: 1 of 4 rows is {LEFT_OUT}" in load([TRAIN[1], ("new", "no")]).notes
+    assert list(repeated_row_notes(data)) == [f"mine validation: 2 of 4 rows repeat {TOO_GOOD}"]
+    [note] = repeated_row_notes(load([TRAIN[1], ("new", "no")]))
+    assert note == f"mine validation: 1 of 2 rows repeats {TOO_GOOD}"
 
 
-def test_similar_rows_stay_and_are_counted(load):
-    data = load([("It is a long way to go home", "yes"), ("new", "no")])
-    assert len(data.splits["train"]) == 4
-    assert (
-        "mine validation: 1 of 2 rows resembles a training row, so that the scores may be too good (each shares at "
-        "least half of its three-word sequences)"
-    ) in data.notes
+def test_similar_rows_are_counted_apart(load):
+    data = load([("It is a long way to go home", "yes"), ("new", "no"), ("it is a long way to go", "no")])
+    assert repeats(data) == [
+        "mine validation: 1 of 3 rows repeats a training row", "mine validation: 1 of 3 rows resembles a training row"
+    ]  # fmt: skip
+    similar = "so that the scores may be too good (each shares at least half of its three-word sequences)"
+    [note] = repeated_row_notes(load([("It is a long way to go home", "yes")]))
+    assert note.endswith(similar)
 
 
 def test_rows_that_nothing_repeats_have_no_note(load):
-    notes = load([("new", "no")]).notes
-    assert not [note for note in notes if "repeat" in note or "resemble" in note]
+    assert repeats(load([("new", "no")])) == []
     # Where nothing is trained, the rows to train on are not read.
-    assert "train" not in load([TRAIN[0]], training=False).splits
+    assert repeats(load([TRAIN[0]], training=False)) == []
 
 
 def test_a_pair_is_repeated_only_as_a_whole(load):
@@ -64,9 +68,4 @@ def test_a_pair_is_repeated_only_as_a_whole(load):
         columns=("text", "pair", "label"),
         kind="pair",
     )
-    assert [(row.text, row.pair) for row in data.splits["train"]] == [("x", "z")]
-
-
-def test_a_task_without_other_rows_to_train_on_is_refused(load):
-    with pytest.raises(CorpusError, match="repeat all of its 4 training rows"):
-        load(TRAIN)
+    assert repeats(data) == ["mine validation: 1 of 3 rows repeats a training row"]

@@ -172,42 +172,33 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     train_rows = _read_all(files).rows
     development_rows = _read_all(development).rows
 
-    shared = find_shared_rows(train_rows, development_rows)
-    for number in np.flatnonzero(shared.is_repeated):
+    is_repeated = repeat_any(train_rows, development_rows)
+    for number in np.flatnonzero(is_repeated):
         report.note(REPEATED, _beginning(train_rows[number]))
-    for number in np.flatnonzero(shared.resembles_train_row):
+
+    # A development row that is a near duplicate of a row to train on stays, and is reported. Rows that are left out are
+    # not trained on, so that it does not matter what resembles them.
+    trained_rows = [row for row, is_left_out in zip(train_rows, is_repeated, strict=True) if not is_left_out]
+    for number in np.flatnonzero(resemble_any(development_rows, trained_rows)):
         report.note(LEAKED, _beginning(development_rows[number]))
 
-    train_roles = _divide_by_file(np.where(shared.is_repeated, LEFT_OUT, TRAINED), files)
+    train_roles = _divide_by_file(np.where(is_repeated, LEFT_OUT, TRAINED), files)
     development_roles = _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
     return {**train_roles, **development_roles}
 
 
-class SharedRows(NamedTuple):
-    """Rows to train on and development rows that are equal or similar.
-
-    Args:
-        is_repeated: Whether a development row repeats each row to train on, `[rows to train on]`. Case, punctuation and
-            white space do not count.
-        resembles_train_row: Whether each development row is a near duplicate of a row to train on that is not repeated,
-            `[development rows]`.
-    """
-
-    is_repeated: NDArray[np.bool_]
-    resembles_train_row: NDArray[np.bool_]
+def repeat_any(rows: Sequence[LabelledRow], others: Sequence[LabelledRow]) -> NDArray[np.bool_]:
+    """Return whether each row differs from one of some others only in case, punctuation and white space, `[rows]`."""
+    texts_of_others = {comparable_texts(row) for row in others}
+    return np.array([comparable_texts(row) in texts_of_others for row in rows], np.bool_)
 
 
-def find_shared_rows(train_rows: Sequence[LabelledRow], development_rows: Sequence[LabelledRow]) -> SharedRows:
-    """Find rows to train on that development rows repeat, and development rows that resemble other rows to train on."""
-    development_texts = {comparable_texts(row) for row in development_rows}
-    is_repeated = np.array([comparable_texts(row) in development_texts for row in train_rows], bool)
-
-    # Rows that are repeated are left out of the training, so that it does not matter what resembles them.
-    trained_rows = [row for row, is_left_out in zip(train_rows, is_repeated, strict=True) if not is_left_out]
-    groups = near_duplicates([_texts_of(row) for row in (*trained_rows, *development_rows)])
-    groups_of_train = groups.of_text[: len(trained_rows)]
-    groups_of_development = groups.of_text[len(trained_rows) :]
-    return SharedRows(is_repeated, np.isin(groups_of_development, groups_of_train))
+def resemble_any(rows: Sequence[LabelledRow], others: Sequence[LabelledRow]) -> NDArray[np.bool_]:
+    """Return whether each row is a near duplicate of one of some others, `[rows]`."""
+    groups = near_duplicates([_texts_of(row) for row in (*others, *rows)])
+    groups_of_others = groups.of_text[: len(others)]
+    groups_of_rows = groups.of_text[len(others) :]
+    return np.isin(groups_of_rows, groups_of_others)
 
 
 def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:

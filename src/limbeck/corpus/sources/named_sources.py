@@ -233,7 +233,6 @@ def places_of_files(text: str) -> set[str]:
     """Return the local files that a source names, with links resolved; none for a source of another kind.
 
     Files of texts and of rows are both among them.
-
     """
     places: set[str] = set()
     if not _is_local(text):

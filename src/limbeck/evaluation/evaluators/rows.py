@@ -22,8 +22,7 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks.held_out_rows import hold_out_rows
 from limbeck.evaluation.tasks.loading import load_task
-from limbeck.evaluation.tasks.registry import TASKS, find_task, is_own_task
-from limbeck.evaluation.tasks.repeated_rows import without_repeated_rows
+from limbeck.evaluation.tasks.registry import TASKS, find_task
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Task, TaskData
@@ -31,18 +30,14 @@ from limbeck.kinds.task import Task, TaskData
 
 @lru_cache(maxsize=1)  # The rows of only one task are in memory.
 def load_rows(name: str, data: Path | None, *, training: bool) -> TaskData:
-    """Return the rows of a task, see `load_task`; of an own task that is trained on without repeated rows.
+    """Return the rows of a task, see `load_task`.
 
     Args:
         name: The task, as the user named it.
         data: Folder with the tasks' files; None for the Hub.
         training: Whether the rows to train and to select on are needed too.
     """
-    task_data = load_task(name, data=data, training=training)
-    # Splits that are published are trained on and scored as they are.
-    if training and is_own_task(name):
-        return without_repeated_rows(task_data)
-    return task_data
+    return load_task(name, data=data, training=training)
 
 
 def plan_task(name: str, evaluator: str, request: EvaluationRequest, *, training: bool) -> EvaluatedTask:
