@@ -96,7 +96,8 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
     write_table(
         tmp_path / "train.tsv", ("text", "mood"), [("the model is good", "glad"), ("the text is on it", "sad")] * 8
     )
-    write_table(tmp_path / "dev.tsv", ("text", "mood"), [("the model", "glad"), ("the text", "sad")])
+    development = [("the model", "glad"), ("the text", "sad"), ("The text is on it!", "sad")]
+    write_table(tmp_path / "dev.tsv", ("text", "mood"), development)
     files = {"train": "train.tsv", "validation": "dev.tsv"}
     described = {"name": "moods", "type": "classification", "labels": ["sad", "glad"],
                  "columns": {"text": "text", "label": "mood"}, "files": files}  # fmt: skip
@@ -108,7 +109,11 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
         "macro_f1",
         "matthews",
     }
-    assert "Nothing was chosen by these rows" in (result.model / "README.md").read_text()
+    card = (result.model / "README.md").read_text()
+    assert "Nothing was chosen by these rows" in card
+    # A row that was trained on gives too good a score, as the card and the tables say.
+    repeated = "moods validation: 1 of 3 rows repeats a training row, so that the scores are too good"
+    assert repeated in card and any(note.startswith(repeated) for note in result.evaluation.notes_in_short)
     assert pipeline("text-classification", str(result.model), device="cpu")("the model")[0]["label"] in ("sad", "glad")
     tokenizer = AutoTokenizer.from_pretrained(result.model)
     assert AutoModelForSequenceClassification.from_pretrained(result.model)(**tokenizer("it", return_tensors="pt"))
