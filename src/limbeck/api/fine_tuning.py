@@ -106,12 +106,9 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     )
     task = fine_tuned_task(evaluation_request)
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.evaluators.rows import load_rows
     from limbeck.evaluation.run.evaluation import run_evaluation
     from limbeck.evaluation.run.kept_weights import place_model
     from limbeck.evaluation.run.results_file import ResultsFile
-    from limbeck.evaluation.tasks.registry import is_own_task
-    from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
     from limbeck.report.scores import weak_score_notes
@@ -124,15 +121,11 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
         errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
         raise TrainingError(f"Nothing was fine-tuned: {errors[-1]}")
 
-    (task_name,) = evaluation_request.task_names()
-    # A model is fine-tuned to be a teacher. The tables and its card say if its score is weak, or too good.
+    # A model is fine-tuned to be a teacher. The tables and its card say if its score is weak.
     notes_on_teacher = weak_score_notes(outcome.summary)
-    # What built-in tasks have in common between their splits is known, and scores are published with it.
-    if is_own_task(task_name):
-        rows = load_rows(task_name, evaluation_request.data, training=True)
-        notes_on_teacher += repeated_row_notes(rows)
     outcome.summary.notes += notes_on_teacher
     outcome.summary.notes_in_short += notes_on_teacher
+    (task_name,) = evaluation_request.task_names()
     write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary, task_name=task_name)
     model_folder = place_model(folder, choice.best, write_card)
     # The tables name the folder in which the weights are kept.

@@ -1,11 +1,16 @@
 """Rows of an own task that are both trained on and scored are counted, and kept."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
+from limbeck.kinds.registry import KINDS
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.task_files import write_table
+from tests.support.tasks import POINT, prepare, tiny_folder
 
 TRAIN = [("A good film!", "yes"), ("A bad film", "no"), ("C++", "no"), ("It is a long way to go", "yes")]
 TOO_GOOD = "a training row, so that the scores are too good (case, punctuation and spaces do not count)"
@@ -32,16 +37,21 @@ def texts(rows):
     return [row.text for row in rows]
 
 
+def notes_of(data):
+    others = {split: rows for split, rows in data.splits.items() if split != "train"}
+    return list(repeated_row_notes(data.task.title, data.splits.get("train", ()), others))
+
+
 def repeats(data):
-    return [note.split(",")[0] for note in repeated_row_notes(data)]
+    return [note.split(",")[0] for note in notes_of(data)]
 
 
 def test_repeated_rows_are_counted_and_kept(load):
     data = load([("a good  film", "yes"), ("C#", "no"), ("c++.", "no"), ("new", "no")])
     assert texts(data.splits["train"]) == [text for text, _ in TRAIN]
     assert texts(data.splits["validation"]) == ["a good  film", "C#", "c++.", "new"]
-    assert list(repeated_row_notes(data)) == [f"mine validation: 2 of 4 rows repeat {TOO_GOOD}"]
-    [note] = repeated_row_notes(load([TRAIN[1], ("new", "no")]))
+    assert notes_of(data) == [f"mine validation: 2 of 4 rows repeat {TOO_GOOD}"]
+    [note] = notes_of(load([TRAIN[1], ("new", "no")]))
     assert note == f"mine validation: 1 of 2 rows repeats {TOO_GOOD}"
 
 
@@ -51,7 +61,7 @@ def test_similar_rows_are_counted_apart(load):
         "mine validation: 1 of 3 rows repeats a training row", "mine validation: 1 of 3 rows resembles a training row"
     ]  # fmt: skip
     similar = "so that the scores may be too good (each shares at least half of its three-word sequences)"
-    [note] = repeated_row_notes(load([("It is a long way to go home", "yes")]))
+    [note] = notes_of(load([("It is a long way to go home", "yes")]))
     assert note.endswith(similar)
 
 
@@ -69,3 +79,16 @@ def test_a_pair_is_repeated_only_as_a_whole(load):
         kind="pair",
     )
     assert repeats(data) == ["mine validation: 1 of 3 rows repeats a training row"]
+
+
+def test_only_drawn_rows_to_train_on_count(load, tmp_path):
+    data = load([row for row in TRAIN if row[0] != "C++"])
+    tokenizer = load_tokenizer(str(tiny_folder(tmp_path)))
+    counts = {}
+    for most in (None, 2):
+        prepared = prepare(data, replace(POINT, max_train_rows=most), tokenizer, cache_dir=tmp_path / "cache")
+        [note] = [note for note in prepared.notes if "repeat" in note]
+        counts[most] = note.split(" rows")[0]
+    drawn = KINDS["classification"].draw(data.splits["train"], 2)
+    repeated = len({row.text for row in drawn} & {row.text for row in data.splits["validation"]})
+    assert counts == {None: "mine validation: 3 of 3", 2: f"mine validation: {repeated} of 3"} and repeated < 3

@@ -19,7 +19,8 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators import token_files
-from limbeck.evaluation.tasks.registry import DRAWN
+from limbeck.evaluation.tasks.registry import DRAWN, TASKS
+from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.ranking_scores import queries_of
@@ -183,6 +184,9 @@ def prepare(
 
     rows = draw_splits(data, max_scored_rows, predicting=predicting)
     notes += notes_of_draws(data, rows)
+    # What the splits of built-in tasks have in common is known, and scores are published with it.
+    if training and task.name not in TASKS:
+        notes += repeated_row_notes(task.title, train_rows, rows)
     folder = root / fingerprint([*key, keys.rows, max_scored_rows, list(rows)])
     encoding_notes += _encode_splits(rows, task, tokenizer, folder, length, stride)
     train_queries = None
