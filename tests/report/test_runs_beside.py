@@ -94,7 +94,8 @@ def test_held_out_rows_with_labels_are_judged_by_them_beside_the_teacher_and_the
     task = {"task": "classification", "metric": "accuracy", "rows": 400, "agreement": 0.93, "student": 0.8}
     task |= {"teacher": 0.9, "start": {"accuracy": 0.7}, "start_agreement": 0.6, "chance": {"accuracy": 0.52}}
     start = {"summary": "Starts from teacher layers 1, 3."}
-    page = page_of(copied(edit={"evaluation": {"task": task, "start": start}}))
+    folder = copied(edit={"evaluation": {"task": task, "start": start}})
+    page = page_of(folder)
     first, second = page.parts[0].highlights[:2]
     assert first.value == "0.800"
     assert first.label == "accuracy on held-out rows (the teacher may have been trained on them)"
@@ -104,6 +105,9 @@ def test_held_out_rows_with_labels_are_judged_by_them_beside_the_teacher_and_the
     )
     # The teacher's score may be that of rows it knows, so that there is no share of it.
     assert "of the teacher's" not in second.label
+    # In a table of several folders, the guesser stands where a share would.
+    [run] = collect([folder])
+    assert run_summary(run).result.endswith("an untrained start has 0.700; the most frequent class has 0.520")
 
 
 def test_an_agreement_of_words_has_the_interval_of_its_record(copied):

@@ -57,6 +57,9 @@ def run_summary(run: RunFolder) -> Summary:
             result += f"; {quality.start_words}"
         if quality.start_share is not None:
             result += f" ({100 * quality.start_share:.1f} %)"
+        # A share is given only where the teacher is clearly above a guesser.
+        if quality.share is None and quality.guesser:
+            result += f"; {quality.guesser}"
         if quality.caution:
             result += f" ({quality.caution})"
         elif quality.chose_step:
