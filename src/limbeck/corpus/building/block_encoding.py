@@ -283,8 +283,10 @@ class BlockEncoding:
                 yield None, block
             return
         for number, ids_of_piece in enumerate(ids_of_pieces):
-            for block in packer.pack([ids_of_piece]):
-                yield number, block
+            # No block is made of a piece without tokens.
+            if len(ids_of_piece):
+                for block in packer.blocks_of_unit(ids_of_piece):
+                    yield number, block
 
     def _blocks_of_pairs(self, pieces: Sequence[Piece], packer: BlockPacker) -> Iterator[CutBlock]:
         """Iterate over blocks of two segments, as BERT reads them, with a column that numbers the segments."""

@@ -129,15 +129,21 @@ class BlockPacker:
         if self.join:
             yield from self._pack_stream(arrays_with_tokens)
             return
-        # The first block of a unit is its beginning, which has the prompt. In front of each further one the prompt is
-        # put here, so that less room is left for the text.
-        room_for_text = self._room - len(self._prompt_ids)
         for unit in arrays_with_tokens:
-            yield from self._block(self.beginning(unit))
-            _, *further_starts = self.begins(len(unit))
-            for start in further_starts:
-                text = unit[start : start + room_for_text]
-                yield from self._block(np.concatenate([self._prompt_ids, text]))
+            yield from self.blocks_of_unit(unit)
+
+    def blocks_of_unit(self, unit: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+        """Iterate over the blocks of one unit, which is not joined with others; see `pack`."""
+        # The first block of a unit is its beginning, which has the prompt.
+        yield from self._block(self.beginning(unit))
+        if self.holds(unit):
+            return
+        # In front of each further one the prompt is put here, so that less room is left for the text.
+        room_for_text = self._room - len(self._prompt_ids)
+        _, *further_starts = self.begins(len(unit))
+        for start in further_starts:
+            text = unit[start : start + room_for_text]
+            yield from self._block(np.concatenate([self._prompt_ids, text]))
 
     def begins(self, tokens: int) -> list[int]:
         """Return the places in a unit, which is not joined with others, at which its blocks begin.
