@@ -325,11 +325,11 @@ def _measure_agreement(
         figures = agreement.measure_agreement(chosen.pairs, cosines, teacher_cosines, strata=chosen.strata, seed=seed)
         figures.measure = similarity_strata.STRATIFIED_SIMILARITIES
         figures.sentences = len(sentences)
-        # The agreement itself knows only the documents of the first sentences of pairs, which it resamples. If these
-        # are too few for an interval, all of its documents are too few.
-        figures.documents = documents
-        if figures.interval is None:
-            figures.documents = min(documents, FEWEST_DOCUMENTS - 1)
+        # The agreement itself counts the documents of the first sentences of pairs, which it resamples. That number
+        # stays where these alone are too few for an interval, so that it says why there is none.
+        are_too_few = documents < FEWEST_DOCUMENTS
+        if figures.interval is not None or are_too_few:
+            figures.documents = documents
         return figures
 
     evaluation.agreement = measure(student_vectors)

@@ -126,8 +126,12 @@ def _facts_table(caption: str, titled_facts: TitledFacts) -> Table:
 
 def _have_losses(runs: TitledRuns) -> bool:
     """Whether at least two runs have a loss on held-out text."""
-    with_loss = [run for _, run in runs if any(stage.record.held_out.get("loss") is not None for stage in run.stages)]
-    return len(with_loss) > 1
+    count = 0
+    for _, run in runs:
+        losses = [stage.record.held_out.get("loss") for stage in run.stages]
+        if any(loss is not None for loss in losses):
+            count += 1
+    return count > 1
 
 
 def _were_measured_differently(runs: TitledRuns) -> bool:

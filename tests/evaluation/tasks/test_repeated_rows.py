@@ -10,7 +10,7 @@ from limbeck.evaluation.tasks.repeated_rows import repeated_row_notes
 from limbeck.kinds.registry import KINDS
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.task_files import write_table
-from tests.support.tasks import POINT, prepare, tiny_folder
+from tests.support.tasks import POINT, make_data, prepare, tiny_folder
 
 TRAIN = [("A good film!", "yes"), ("A bad film", "no"), ("C++", "no"), ("It is a long way to go", "yes")]
 TOO_GOOD = "a training row, so that the scores are too good (case, punctuation and spaces do not count)"
@@ -92,3 +92,13 @@ def test_only_drawn_rows_to_train_on_count(load, tmp_path):
     drawn = KINDS["classification"].draw(data.splits["train"], 2)
     repeated = len({row.text for row in drawn} & {row.text for row in data.splits["validation"]})
     assert counts == {None: "mine validation: 3 of 3", 2: f"mine validation: {repeated} of 3"} and repeated < 3
+
+
+def test_unlabelled_rows_have_no_note_on_scores(tmp_path):
+    data = make_data("classification")
+    train = data.splits["train"]
+    splits = {"train": train, "validation": data.splits["validation"], "test": train[:3]}
+    tokenizer = load_tokenizer(str(tiny_folder(tmp_path)))
+    prepared = prepare(replace(data, splits=splits), POINT, tokenizer, cache_dir=tmp_path / "cache")
+    assert "test" in prepared.rows
+    assert not [note for note in prepared.notes if " test: " in note and "a training row" in note]

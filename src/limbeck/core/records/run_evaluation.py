@@ -141,16 +141,16 @@ class Agreement(Record):
             Compare it only between equal pair sets.
         interval: Its 95 % interval, by resampling documents; None of fewer than five.
         pairs: Number of pairs.
-        documents: Number of documents that the sentences are from; below five where the figure has no interval. In
-            records of earlier versions the number of those that first sentences of pairs are from.
+        documents: Number of documents that the sentences are from. In records of earlier versions, and where these are
+            enough for an interval and there is none, the number of those that first sentences of pairs are from.
         by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
         seed: Of the choice of pairs and of the resampling.
         examples: The pairs whose places in the two orders are furthest apart, as shares of all pairs.
         measure: Name of the choice of pairs: `limbeck.evaluation.similarity_strata.STRATIFIED_SIMILARITIES`, or None
             for equally many pairs of each kind, in records of earlier versions.
         sentences: Number of sentences that the pairs were chosen from.
-        ranges: Number of the ranges that `spearman` is the mean of, which have enough pairs. None in older records, and
-            for one correlation over all pairs.
+        ranges: Number of the ranges that `spearman` is the mean of: those whose correlation is defined. None in older
+            records, and for one correlation over all pairs.
     """
 
     spearman: Number | None = None

@@ -186,7 +186,9 @@ def prepare(
     notes += notes_of_draws(data, rows)
     # What the splits of built-in tasks have in common is known, and scores are published with it.
     if training and task.name not in TASKS:
-        notes += repeated_row_notes(task.title, train_rows, rows)
+        # Unlabelled rows have no scores.
+        scored_rows = {split: rows_of_split for split, rows_of_split in rows.items() if split not in task.predicted}
+        notes += repeated_row_notes(task.title, train_rows, scored_rows)
     folder = root / fingerprint([*key, keys.rows, max_scored_rows, list(rows)])
     encoding_notes += _encode_splits(rows, task, tokenizer, folder, length, stride)
     train_queries = None

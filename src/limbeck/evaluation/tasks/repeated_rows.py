@@ -17,7 +17,7 @@ def repeated_row_notes(
     Args:
         title: The task's title.
         train_rows: The rows that are trained on.
-        rows_by_split: The rows of the other splits.
+        rows_by_split: The rows that are scored, by split.
     """
     for split, all_rows in rows_by_split.items():
         # A document of a ranking that belongs to no query is in a row without a query's text.
