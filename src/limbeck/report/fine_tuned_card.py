@@ -112,7 +112,10 @@ class FineTunedCard:
         )
 
     def _results(self) -> list[EvalResult]:
-        """The scores of this one run as the Hub has them; none if a split was cut, and so not scored as a whole."""
+        """The scores of this one run as the Hub has them; none if a split was cut, and so not scored as a whole.
+
+        Scores that `hub_results` leaves out, such as those over rows that were trained on, are not among them.
+        """
         # A split of which exactly the largest allowed number of rows was scored is taken for one that was cut.
         most_rows = self.cell.settings.get("max_scored_rows")
         scored_splits = {split for column in self.summary.columns for split in column.splits}

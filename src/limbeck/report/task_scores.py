@@ -20,6 +20,7 @@ from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUBLISHED
+from limbeck.evaluation.tasks.repeated_rows import TOO_GOOD
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.chance import guesser_sentence
 from limbeck.report.names import metric_of_column
@@ -69,6 +70,7 @@ class TaskScore:
         interval: The 95 % interval of the student's score; None where there is none.
         dataset: The scored rows.
         is_at_chance: Whether the student's score is not clearly above that of a model that does not read the rows.
+        is_too_good: Whether some of the scored rows repeat a row that was trained on.
     """
 
     column: Column
@@ -78,6 +80,7 @@ class TaskScore:
     interval: Interval | None
     dataset: ScoredRows
     is_at_chance: bool = False
+    is_too_good: bool = False
 
     @property
     def guesser(self) -> str:
@@ -106,7 +109,8 @@ class TaskScores:
         preset: Name of the protocol of fine-tuning and scoring.
         teacher: Name of the teacher, the first model of the evaluation; empty where this is the student.
         rows: The score on each task.
-        notes: Notes of the evaluation on splits of which not all published rows were scored.
+        notes: Notes of the evaluation on splits of which not all published rows were scored, or of which some repeat a
+            row that was trained on.
         as_is: Whether the student was scored with the head that it has; else it was fine-tuned on each task.
     """
 
@@ -127,7 +131,8 @@ class TaskScores:
             return self
         notes: list[str] = []
         for row in rows:
-            notes += [note for note in _notes_on_other_rows(row.column, self.notes) if note not in notes]
+            row_notes = [*_notes_on_other_rows(row.column, self.notes), *_notes_on_repeats(row.column, self.notes)]
+            notes += [note for note in row_notes if note not in notes]
         return replace(self, rows=rows, notes=tuple(notes))
 
 
@@ -237,13 +242,14 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
     notes: list[str] = []
     for column in summary.columns:
         # Columns may share a split, such as that of one language and that of the mean of all: its note stands once.
-        column_notes = _notes_on_other_rows(column, summary.notes)
-        notes += [note for note in column_notes if note not in notes]
+        notes_on_other_rows = _notes_on_other_rows(column, summary.notes)
+        notes_on_repeats = _notes_on_repeats(column, summary.notes)
+        notes += [note for note in (*notes_on_other_rows, *notes_on_repeats) if note not in notes]
         figure = model.columns.get(column.key)
         # A detail is a part of another column, such as one language of a mean over several.
         if figure is None or column.detail:
             continue
-        are_published_rows = not column_notes
+        are_published_rows = not notes_on_other_rows
         score = TaskScore(
             column=column,
             student=figure,
@@ -252,6 +258,7 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             interval=interval_of(column.key, model),
             dataset=_scored_rows(column, are_published=are_published_rows),
             is_at_chance=is_at_chance(column.key, model),
+            is_too_good=bool(notes_on_repeats),
         )
         rows.append(score)
     return TaskScores(
@@ -286,6 +293,23 @@ def _notes_on_other_rows(column: Column, notes: Sequence[str]) -> list[str]:
                 notes_on_other_rows.append(note)
                 break
     return notes_on_other_rows
+
+
+def _notes_on_repeats(column: Column, notes: Sequence[str]) -> list[str]:
+    """Return the notes on the splits of a column of which some rows repeat a row that was trained on.
+
+    Args:
+        column: The column of the evaluation.
+        notes: All notes of the evaluation.
+    """
+    notes_on_repeats = []
+    for note in notes:
+        for split in _splits_of(column):
+            # A note begins with the title of its task, as the heading of the task's columns does.
+            title, _, text = note.partition(f" {split}: ")
+            if TOO_GOOD in text and column.title.startswith(title):
+                notes_on_repeats.append(note)
+    return notes_on_repeats
 
 
 def _scored_rows(column: Column, *, are_published: bool) -> ScoredRows:
@@ -347,10 +371,10 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
     """Yield the scores as results for a model card's front matter: values from 0 to 1, under the Hub's names.
 
     A meaningless score, of a student that gives all rows one answer, is left out. So is one that is not clearly above
-    that of a guesser, since the Hub shows no guesser beside it.
+    that of a guesser, and one over rows that were trained on, since the Hub shows neither beside it.
     """
     for row in scores.rows:
-        if row.student.is_meaningless or row.is_at_chance:
+        if row.student.is_meaningless or row.is_at_chance or row.is_too_good:
             continue
         kind = str(row.column.kind)
         if KINDS[kind].of_vectors:

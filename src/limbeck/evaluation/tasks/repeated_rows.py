@@ -6,6 +6,9 @@ from limbeck.core.blocks import counted
 from limbeck.corpus.building.splitting import repeat_any, resemble_any
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 
+TOO_GOOD = "so that the scores are too good"
+"""What a note says of scores over rows that repeat a row to train on."""
+
 
 def repeated_row_notes(
     title: str, train_rows: Sequence[LabelledRow], rows_by_split: Mapping[str, Sequence[LabelledRow]]
@@ -32,7 +35,7 @@ def repeated_row_notes(
         if repeated_count > 0:
             verb = "repeats" if repeated_count == 1 else "repeat"
             yield (
-                f"{subject}: {repeated_count:,} of {size} {verb} a training row, so that the scores are too good "
+                f"{subject}: {repeated_count:,} of {size} {verb} a training row, {TOO_GOOD} "
                 "(case, punctuation and spaces do not count)"
             )
         similar_count = int(is_similar.sum())
