@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators.prepared_task import PreparedTask
+from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import AnswerPrediction
 from tests.support.tasks import make_rows, make_task
 
@@ -127,6 +129,17 @@ def test_values():
     assert figures.disagreements is None
     examples = [(row.label, row.teacher, row.student, row.distance) for row in figures.examples]
     assert examples == [("2", "2", "4", 2.0), ("1", "1.5", "1", 0.5)]
+
+
+def test_scores_of_a_ranking_are_compared_within_their_query():
+    # Of the second query, the student has the teacher's order and differences, shifted by 3: the models agree.
+    rows = [LabelledRow(str(place), query, f"document {place}", 0.0) for place, query in enumerate("aaabb")]
+    student, teacher = [1.0, 5.0, 3.0, 4.0, 6.0], [2.0, 2.0, 2.0, 1.0, 3.0]
+    found = KINDS["ranking"].disagreements(rows, (student, teacher), ([], []), None)
+    table = pandas.DataFrame({"query": list("aaabb"), "student": student, "teacher": teacher})
+    centred = table[["student", "teacher"]] - table.groupby("query").transform("mean")
+    assert found.distances == pytest.approx((centred.student - centred.teacher).abs().to_numpy(), abs=1e-12)
+    assert (found.student, found.teacher) == (["1", "5", "3", "4", "6"], ["2", "2", "2", "1", "3"])
 
 
 @pytest.mark.parametrize("answerable", [True, False])

@@ -21,9 +21,10 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokens.encoded_rows import QUERY
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
+from limbeck.kinds.beside_teacher import Disagreements
 from limbeck.kinds.chance_scores import chance_of_queries
 from limbeck.kinds.drawing import DRAW
-from limbeck.kinds.kind import HeldOutRows, HeldOutScore, LabelTerm, Loss, Metric, slices_of
+from limbeck.kinds.kind import HeldOutRows, HeldOutScore, LabelTerm, Loss, Metric, Outputs, slices_of
 from limbeck.kinds.losses import relevance_loss
 from limbeck.kinds.ranking_scores import queries_of, score_query
 from limbeck.kinds.reading import RowSource
@@ -131,6 +132,26 @@ class Ranking(ValueKind):
         """Return the scores of a random order."""
         labels = class_scores.labels_of(rows).astype(np.float64)
         return chance_of_queries([labels[query] for query in queries_of(rows)])
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Compare the student's and the teacher's scores of the documents of each query.
+
+        distance = | (s - mean of s over the query) - (t - mean of t over the query) |, with the student's score s and
+        the teacher's t: a shift of all scores of a query does not change the order of its documents.
+        """
+        student, teacher = (np.asarray(scores, dtype=np.float64) for scores in predictions)
+        differences = student - teacher
+        for query in queries_of(rows):
+            differences[query] -= differences[query].mean()
+        compared = super().disagreements(rows, predictions, outputs, task)
+        assert compared is not None, "values are compared"
+        return replace(compared, distances=np.abs(differences))
 
     def held_out_groups(self, rows: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], first: int) -> Any:
         """Return the number of each document's query."""

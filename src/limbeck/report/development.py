@@ -14,6 +14,11 @@ from limbeck.report.figures import heat_figure
 from limbeck.report.plots import Heat
 from limbeck.report.scored_rows import rows_title
 
+_DISTANCE_OF_SCORES = (
+    "Distance: each score is taken less the mean of the model's scores of the query, because only the order of a "
+    "query's documents counts."
+)
+"""The note on disagreements of two models that rank."""
 _MOST_CLASSES = 30
 """The most classes of a drawn confusion matrix; with more, its cells would be too small to be seen."""
 _MOST_LETTERS = 240
@@ -31,6 +36,8 @@ def disagreement_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
         if scores.examples:
             caption = f"{title}: rows on which student and teacher disagree most"
             yield _examples_table(caption, ("Row", "Label"), scores.examples)
+            if scores.queries is not None:
+                yield Notes((_DISTANCE_OF_SCORES,))
     if evaluation.agreement is not None and evaluation.agreement.examples:
         caption = "Held-out sentence pairs whose similarity student and teacher rank most differently"
         yield _examples_table(caption, ("Pair", "From"), evaluation.agreement.examples)
