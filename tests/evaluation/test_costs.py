@@ -130,6 +130,33 @@ def test_a_slow_batch_size_behind_the_first_is_left_out_where_the_caller_allows_
     assert [batch.batch_size for batch in found.batches] == [1, 3]
 
 
+def passes_of(seconds):
+    return [latency.PassTime(wall=second, blocks=second) for second in seconds]
+
+
+@pytest.mark.parametrize(
+    ("first_rounds", "disturbed", "rounds", "speedup"),
+    [
+        # The teacher was disturbed in most of few rounds: ten more rounds tell.
+        (5, 3, 15, 2.0),
+        # Nothing is beyond the shapes, or the rounds are many: no more rounds are needed.
+        (5, 0, 5, 2.0),
+        (12, 12, 12, 2.5),
+    ],
+)
+def test_few_rounds_beyond_the_shapes_are_followed_by_more(monkeypatch, first_rounds, disturbed, rounds, speedup):
+    def time_passes(models, input_ids, *, seconds, warmup=2, fewest=5, **others):
+        if warmup == 0:
+            return {"teacher": passes_of([2.0] * fewest), "student": passes_of([1.0] * fewest)}
+        teacher = [2.5] * disturbed + [2.0] * (first_rounds - disturbed)
+        return {"teacher": passes_of(teacher), "student": passes_of([1.0] * first_rounds)}
+
+    monkeypatch.setattr(latency, "time_passes", time_passes)
+    [batch] = measure_latency(tiny_bert(4), tiny_bert(2), batch_sizes=(1,), length=8, seconds=0.1).batches
+    assert batch.shape_ratio == 2.0
+    assert (batch.rounds, batch.speedup, batch.transformer_speedup) == (rounds, speedup, speedup)
+
+
 def test_a_model_without_blocks_is_refused():
     with pytest.raises(ModelError, match="no list of blocks"):
         find_blocks(torch.nn.Linear(2, 2))

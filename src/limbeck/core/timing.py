@@ -51,6 +51,8 @@ On an idle machine the blocks of a student with half of equal layers are up to 2
 """
 _FEW_ROUNDS = 10
 """Rounds below which a short disturbance can move the median of a speedup."""
+FURTHER_ROUNDS = 10
+"""Rounds that follow few rounds whose speedup the shapes cannot give: more than were disturbed."""
 
 
 class TooSlowError(Exception):
@@ -227,6 +229,15 @@ def is_unsteady(
     return p90_ms > _UNSTEADY * p10_ms
 
 
+def has_few_rounds(rounds: float | None) -> bool:
+    """Return whether a measurement is of so few rounds that a short disturbance can move its median.
+
+    Args:
+        rounds: The number of rounds; None where it is not known.
+    """
+    return rounds is not None and rounds < _FEW_ROUNDS
+
+
 def is_beyond_shapes(
     ratio: float | None, shape_ratio: float | None, *, rounds: float | None = None, is_busy: bool = False
 ) -> bool:
@@ -240,9 +251,8 @@ def is_beyond_shapes(
     """
     if not ratio or not shape_ratio:
         return False
-    has_few_rounds = rounds is not None and rounds < _FEW_ROUNDS
     most_beyond = _MOST_BEYOND_SHAPES
-    if is_busy or has_few_rounds:
+    if is_busy or has_few_rounds(rounds):
         most_beyond = _MOST_BEYOND_SHAPES_IF_UNSURE
     return ratio > most_beyond * shape_ratio
 

@@ -24,10 +24,13 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
 from limbeck.core.timing import (
     FEWEST_ROUNDS,
+    FURTHER_ROUNDS,
     MOST_ROUNDS,
     CoreDemand,
     Tell,
     TooSlowError,
+    has_few_rounds,
+    is_beyond_shapes,
     speedup,
     summarise,
     take_turns,
@@ -137,7 +140,8 @@ def measure_latency(
         batch_sizes: Texts per pass.
         length: Tokens per text; lowered to what both models can take.
         seconds: For everything together, shared by the batch sizes. At least `FEWEST_ROUNDS` rounds
-            are made whatever they take.
+            are made whatever they take, and `FURTHER_ROUNDS` more where the shapes of the models cannot give the
+            speedup of few rounds.
         dtype: Type of weights and activations. A model of another type is copied, and not changed in place.
         warmup: Passes of each model at each batch size that are not counted.
         seed: Seed of the token ids, which both models share.
@@ -175,14 +179,13 @@ def measure_latency(
             if left_out is not None and index > 0:
                 most_seconds = longest_rounds(seconds)
             core_demand = CoreDemand(torch.get_num_threads())
+            models = {"teacher": timed_teacher, "student": timed_student}
+            time_further = partial(time_passes, models, input_ids.to(device), blocks=blocks)
             try:
-                passes = time_passes(
-                    {"teacher": timed_teacher, "student": timed_student},
-                    input_ids.to(device),
+                passes = time_further(
                     seconds=seconds_left / batch_sizes_left,
                     warmup=warmup,
                     most_seconds=most_seconds,
-                    blocks=blocks,
                     tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
                 )
             except TooSlowError as error:
@@ -190,6 +193,12 @@ def measure_latency(
                 left_out[batch_size] = error.seconds
                 continue
             batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
+            # In few rounds, a short disturbance may have slowed down one model more often. Further rounds outnumber it.
+            if has_few_rounds(batch.rounds) and _is_beyond_shapes(batch):
+                further_passes = time_further(seconds=0.0, warmup=0, fewest=FURTHER_ROUNDS)
+                for name, passes_of_model in further_passes.items():
+                    passes[name] += passes_of_model
+                batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
             # Programs on the CPU hardly slow down another device.
             if device.type == "cpu":
                 batch.demand = core_demand.for_each_core()
@@ -317,6 +326,12 @@ def _summarise_batch(
         transformer_speedup=speedup(teacher_blocks, student_blocks),
         shape_ratio=shape_ratio,
     )
+
+
+def _is_beyond_shapes(batch: BatchLatency) -> bool:
+    """Return whether the speedup of the models or of their blocks is above what their shapes can give."""
+    speedups = (batch.speedup, batch.transformer_speedup)
+    return any(is_beyond_shapes(value, batch.shape_ratio, rounds=batch.rounds) for value in speedups)
 
 
 def _device_name(device: torch.device) -> str:
