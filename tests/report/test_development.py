@@ -65,7 +65,7 @@ def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copi
     report = {"counts": {kind: 1}, "examples": {kind: ["'He said so.'"]}}
     page = page_of(copied(edit={"evaluation.development": [rows_of_a_file], "corpus.report": report}))
     text = render_markdown(page, "figures").replace("\\", "")
-    assert "1 development row may resemble a training row, e.g. 'He" in text
+    assert "1 development row resembles a training row, e.g. 'He" in text
     assert "Skipped text" not in text
     assert "accuracy on dev.tsv: 0.800 is meaningless" in text and "| Accuracy on dev.tsv |" in text
     assert "Scored on the 10 rows of dev.tsv, without fine-tuning" in text

@@ -228,7 +228,7 @@ def test_development_rows_are_told_apart_from_what_was_held_out_and_skipped(tmp_
         text = text_of_card(run_record(corpus=corpus, recipe=recipe, evaluation=evaluation), tmp_path)
         assert "150 development rows, which were not trained on" in text and "held out from training" not in text
         assert ("gave the scores above" in text) == ("| Accuracy on dev.tsv |" in text) == bool(evaluation)
-        assert "2 development rows may resemble a training row." in text
+        assert "2 development rows resemble a training row. So the scores of both models may be too good." in text
         assert "Skipped: 3 x invalid JSON." in text and "private" not in text
     assert "150 documents were held out from training" in text_of_card(run_record(corpus=corpus), tmp_path)
 

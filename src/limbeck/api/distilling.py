@@ -17,7 +17,7 @@ from limbeck.api.requests.distil import DistilRequest, ValidateRequest
 from limbeck.api.results import ModelResult
 from limbeck.api.training_objects import callbacks_of, note_of_callbacks
 from limbeck.core import records
-from limbeck.core.blocks import Block
+from limbeck.core.blocks import Block, Notes
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
 from limbeck.recipe.asked import check_chosen_by, continues_by_own_recipe
 from limbeck.recipe.facts import load_checked
@@ -70,9 +70,13 @@ class RunResult(ModelResult):
     def blocks(self) -> Iterator[Block]:
         """Yield the table of teacher and student, with its notes."""
         from limbeck.report.quality import quality_blocks
+        from limbeck.report.run_warnings import resembling_rows
 
-        if self.run.evaluation is not None and not self.run.evaluation.is_empty:
-            yield from quality_blocks(self.run.evaluation)
+        if self.run.evaluation is None or self.run.evaluation.is_empty:
+            return
+        yield from quality_blocks(self.run.evaluation)
+        if self.run.corpus is not None:
+            yield Notes(tuple(resembling_rows(self.run.corpus, quoted=False)), warning=True)
 
     def _csv(self) -> str:
         """Return its figures as CSV, unrounded."""

@@ -198,7 +198,9 @@ def resembling_rows(corpus: records.CorpusText, *, quoted: bool = True) -> Itera
     leaked_count = report.counts.get(splitting.LEAKED)
     if leaked_count:
         examples = _examples(report, splitting.LEAKED) if quoted else ""
-        yield f"{counted(leaked_count, f'development {row}')} may resemble a training {row}{examples}."
+        verb = "resembles" if leaked_count == 1 else "resemble"
+        leaked_rows = counted(leaked_count, f"development {row}")
+        yield f"{leaked_rows} {verb} a training {row}{examples}. So the scores of both models may be too good."
     repeated_count = report.counts.get(splitting.REPEATED)
     if repeated_count:
         yield (
@@ -208,7 +210,8 @@ def resembling_rows(corpus: records.CorpusText, *, quoted: bool = True) -> Itera
     near_count = report.counts.get(splitting.NEAR)
     if near_count:
         examples = _examples(report, splitting.NEAR) if quoted else ""
-        yield f"{counted(near_count, f'held-out {row}')} may resemble a training {row}{examples}."
+        near_rows = counted(near_count, f"held-out {row}")
+        yield f"{near_rows} may resemble a training {row}{examples}. So the scores of both models may be too good."
 
 
 def _examples(report: records.SourceNotes, reason: str) -> str:
