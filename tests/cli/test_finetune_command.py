@@ -47,8 +47,10 @@ def trained(monkeypatch):
 def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tmp_path, trained):
     output, (seeds, stops) = tmp_path / "out", trained
     command = ["finetune", model, "--task", "mrpc", "--data", data, "--output", output, "--seeds", 3, *SET]
-    stops.append(3)
     way_on = "run the same command again to continue"
+    stops.append(1)
+    assert_one_line_error(limbeck(*command), 1, "Stopped before this call has ended a measurement", way_on)
+    stops[:] = [3]
     assert_one_line_error(limbeck(*command), 1, "2 of 3 measurements are done", way_on)
     assert_one_line_error(limbeck("status", output), 2, "`limbeck report` shows how far it is")
     limbeck.shown("report", output, "--output", tmp_path / "page.html")

@@ -416,7 +416,7 @@ def test_a_student_beyond_its_teacher_is_told(place):
     [
         ("decoder/teacher-gpt2", 2, "text.txt", ["is a decoder (gpt2)", "name a method"]),
         ("masked_lm/teacher-bert", 5, "text.txt", ["would keep 5 of the teacher's layers", "has only 4", "5x48"]),
-        ("masked_lm/teacher-bert", 0, "text.txt", ["The student '0'", "give --student a number from 1 to 4"]),
+        ("masked_lm/teacher-bert", 0, "text.txt", ["'0' would have no layer", "give --student a number from 1 to 4"]),
         ("masked_lm/teacher-bert", "2by4", "text.txt", ["Cannot read the student '2by4'"]),
         ("masked_lm/teacher-bert", 2, "nowhere.txt", ["nowhere.txt"]),
         ("nowhere", 2, "text.txt", ["The model folder"]),

@@ -131,7 +131,7 @@ def build_app() -> Any:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """End as Ctrl-C does, so that worker processes are ended too."""
-    errors.print("Stopped by SIGTERM; finished work is kept.", highlight=False)
+    errors.print("Stopped by SIGTERM; finished work is kept. Run the same command again to continue.", highlight=False)
     sys.exit(128 + number)
 
 

@@ -176,8 +176,9 @@ def nothing_in(source: str, content: str, report: SourceReport) -> str:
     message = f"The source '{safe_name(source)}' holds no {content}"
     problems = report.lines()
     if problems:
-        message += f": {'; '.join(problems)}"
-    message += "."
+        message += f": {'; '.join(problems)}."
+    else:
+        message += f": its files have no rows. Give a source with {content}."
     if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
         message += f" {NAME_TEXT_COLUMN}."
     return message

@@ -158,11 +158,15 @@ def check_depth(layers: int, of: int, hidden: int) -> None:
     Raises:
         ModelError: with what can be given.
     """
-    if not 1 <= layers <= of:
-        raise ModelError(
-            f"The student '{layers}' would keep {layers} of the teacher's layers, but the teacher has only {of}; "
-            f"give --student a number from 1 to {of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
-        )
+    if 1 <= layers <= of:
+        return
+    problem = "would have no layer"
+    if layers > of:
+        problem = f"would keep {layers} of the teacher's layers, but the teacher has only {of}"
+    raise ModelError(
+        f"The student '{layers}' {problem}; give --student a number from 1 to {of}, or a shape such as "
+        f"{max(1, min(layers, MAX_LAYERS))}x{hidden}."
+    )
 
 
 def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:

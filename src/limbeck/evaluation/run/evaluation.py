@@ -271,10 +271,10 @@ def _run_pending(
     try:
         run_trainings(trainings, workers=request.workers, received=received)
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"Stopped; {progress.ended} of {progress.count} measurements are done and kept in '{folder}'; run the same "
-            "command again to continue."
-        ) from None
+        done = "Stopped before this call has ended a measurement"
+        if progress.ended > 0:
+            done = f"Stopped; {progress.ended} of {progress.count} measurements are done and kept in '{folder}'"
+        raise Interrupted(f"{done}; run the same command again to continue.") from None
 
 
 def _trainings_of(
