@@ -93,7 +93,11 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def run_script(
-    description: str, data: str, measure: Callable[[Path, Path, float], None], tables: Callable[[], Iterator[str]]
+    description: str,
+    data: str,
+    measure: Callable[..., None],
+    tables: Callable[[], Iterator[str]],
+    parts: Sequence[str] = (),
 ) -> None:
     """Read the command line of a script whose measurement goes on where it was stopped, and do what it asks for.
 
@@ -101,18 +105,23 @@ def run_script(
         description: What the script is for.
         data: The data sets that it reads, in words.
         measure: Measures what has no row: receives the folder of data, that of its runs, and for how many minutes it
-            may begin further work.
+            may begin further work; with `parts`, also the parts that it measures.
         tables: Goes through the tables of the rows.
+        parts: Parts of the measurement, of which `--only` takes one or several; by default all.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help=f"folder with {data}")
     parser.add_argument("--work", type=Path, help="folder for runs")
     parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing after so many")
     parser.add_argument("--table", action="store_true", help="print the rows as tables")
+    if parts:
+        parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="parts of the measurement")
     arguments = parser.parse_args()
     if arguments.table:
         print("\n\n".join(tables()))
     elif arguments.data is None or arguments.work is None:
         parser.error("a measurement needs --data and --work")
+    elif parts:
+        measure(arguments.data, arguments.work, arguments.minutes, arguments.only)
     else:
         measure(arguments.data, arguments.work, arguments.minutes)

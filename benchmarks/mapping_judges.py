@@ -18,7 +18,7 @@ one mapping, and the rank correlations of judges with the long training, with 95
 With OMP_NUM_THREADS=1 the processor seconds are those of an idle core, whatever else the machine does.
 
 DATA has `wikipedia-en`, `tatoeba/english.txt`, SICK and SQuAD 1.1. Rows are added as soon as they are measured; a
-stopped run goes on where it was.
+stopped run goes on where it was. Rows of one kind can be measured beside those of another: `--only long`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ TOGETHER = 4
 """Mappings that train side by side."""
 FIT_TOKENS = 50_000
 OUTCOMES = ("sick", "squad")
+KINDS = ("fit", "proxy", "long")
 JUDGES = (*(f"proxy of {steps} steps" for steps in PROXY_STEPS), "held-out error of the fit", "SICK of the fit")
 
 
@@ -136,47 +137,63 @@ class Measurement:
         encoder = SentenceTransformer(modules=modules, device="cpu")
         return {outcome: self._scores.score(encoder, outcome) for outcome in OUTCOMES}
 
-    def measure(self) -> None:
-        """Measure the judges, then the long trainings, until the minutes are over."""
-        for mapping in self._missing("fit", MAPPINGS):
-            add({"kind": "fit", "mapping": list(mapping), "seed": 1} | self.fit(mapping))
+    def measure(self, kind: str) -> None:
+        """Measure the mappings that have no row of a kind, until the minutes are over."""
+        if kind == "fit":
+            self._measure_fits()
+        elif kind == "proxy":
+            self._measure_proxies()
+        else:
+            self._measure_long_trainings()
+
+    def _measure_fits(self) -> None:
+        """Add the rows of fitted starts."""
+        for group in self._missing("fit", MAPPINGS):
+            for mapping in group:
+                add({"kind": "fit", "mapping": list(mapping), "seed": 1} | self.fit(mapping))
+
+    def _measure_proxies(self) -> None:
+        """Add the rows of ELM's judge."""
         for steps in PROXY_STEPS:
-            for group in groups(self._missing("proxy", MAPPINGS, steps=steps)):
+            for group in self._missing("proxy", MAPPINGS, steps=steps):
                 for mapping, _, facts in self.trained(group, steps, 1, PROXY_SHARE):
                     add({"kind": "proxy", "mapping": list(mapping), "seed": 1, "steps": steps} | facts)
+
+    def _measure_long_trainings(self) -> None:
+        """Add the rows of long trainings."""
         for seed, mappings in ((1, MAPPINGS), (2, TWICE)):
-            for group in groups(self._missing("long", mappings, seed=seed)):
+            for group in self._missing("long", mappings, seed=seed):
                 for mapping, student, facts in self.trained(group, LONG_STEPS, seed, 1.0):
                     scores = self.public_scores(student, mapping)
                     row = {"kind": "long", "mapping": list(mapping), "seed": seed, "steps": LONG_STEPS}
                     add(row | facts | scores)
 
-    def _missing(self, kind: str, mappings: Sequence[tuple[int, ...]], **fields: int) -> list[tuple[int, ...]]:
-        """Return the mappings that have no row of a kind; none when the minutes are over."""
-        if time.monotonic() > self._ends:
-            print("The time is over; the same command goes on.", flush=True)
-            return []
+    def _missing(
+        self, kind: str, mappings: Sequence[tuple[int, ...]], **fields: int
+    ) -> Iterator[Sequence[tuple[int, ...]]]:
+        """Go through the mappings that have no row of a kind, in groups, until the minutes are over."""
         measured = set()
         for row in read_rows(RESULTS):
             if row["kind"] == kind and all(row[name] == value for name, value in fields.items()):
                 measured.add(tuple(row["mapping"]))
-        return [mapping for mapping in mappings if mapping not in measured]
+        missing = [mapping for mapping in mappings if mapping not in measured]
+        for start in range(0, len(missing), TOGETHER):
+            if time.monotonic() > self._ends:
+                print("The time is over; the same command goes on.", flush=True)
+                return
+            yield missing[start : start + TOGETHER]
 
 
-def measure(data: Path, work: Path, minutes: float) -> None:
-    """Measure what has no row."""
-    Measurement(data, work, minutes).measure()
+def measure(data: Path, work: Path, minutes: float, kinds: Sequence[str]) -> None:
+    """Measure what has no row of some kinds."""
+    measurement = Measurement(data, work, minutes)
+    for kind in kinds:
+        measurement.measure(kind)
 
 
 def name_of(mapping: Sequence[int]) -> str:
     """A name of files."""
     return "-".join(str(layer) for layer in mapping)
-
-
-def groups(mappings: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
-    """Go through mappings, as many at once as train side by side."""
-    for start in range(0, len(mappings), TOGETHER):
-        yield mappings[start : start + TOGETHER]
 
 
 def add(row: Mapping[str, Any]) -> None:
@@ -249,4 +266,4 @@ def tables() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    run_script(__doc__ or "", "wikipedia-en, tatoeba, SICK and SQuAD", measure, tables)
+    run_script(__doc__ or "", "wikipedia-en, tatoeba, SICK and SQuAD", measure, tables, parts=KINDS)
