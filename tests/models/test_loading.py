@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from limbeck.core.folder_lock import folder_lock
 from limbeck.models import hub_files
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import model_fingerprint
@@ -221,6 +222,9 @@ def test_the_folder_of_a_run_without_a_student_says_how_to_get_one(tmp_path, ref
     run.mkdir()
     (run / "run.json").write_text("{}")
     with refused(f"has no student yet; continue the run with limbeck distill --resume --output '{run}', or end it "):
+        load_model(run)
+    # While a process works on the run, both would be refused.
+    with folder_lock(run), refused("has no student yet; the run is still going on: wait for its end, or stop it with"):
         load_model(run)
 
 

@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 
 from limbeck.core.beside import tried_beside
+from limbeck.core.folder_lock import is_locked
 from limbeck.core.paths import FINE_TUNED, RUN_RECORD, STUDENT
 from limbeck.errors import ModelError, nearest
 from limbeck.models.folder_files import LONGEST_NAME, MODULES, ModuleEntry, read_modules
@@ -88,10 +89,13 @@ def locate_model(name: str | Path) -> str:
             return str(model)
     if (folder / RUN_RECORD).is_file():
         in_command = shlex.quote(str(folder))
-        raise ModelError(
-            f"The run in '{name}' has no student yet; continue the run with limbeck distill --resume --output "
-            f"{in_command}, or end it early with limbeck finish {in_command}"
+        way_on = (
+            f"continue the run with limbeck distill --resume --output {in_command}, or end it early with limbeck "
+            f"finish {in_command}"
         )
+        if is_locked(folder):
+            way_on = "the run is still going on: wait for its end, or stop it with Ctrl-C first."
+        raise ModelError(f"The run in '{name}' has no student yet; {way_on}")
     return str(name)
 
 
