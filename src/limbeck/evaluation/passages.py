@@ -99,7 +99,13 @@ def build_passage_pairs(documents: Sequence[str | Pair], count: int = 2000, *, s
             pairs.append((query, passage))
 
     needed = min(FEWEST_RETRIEVAL_PAIRS, count)
-    check_enough(len(pairs), needed=needed, noun="(sentence, passage) pair", documents=len(documents))
+    check_enough(
+        len(pairs),
+        needed=needed,
+        noun="(sentence, passage) pair",
+        documents=len(documents),
+        way_out="give text whose paragraphs have several sentences, or raise corpus.held_out",
+    )
     return pairs
 
 

@@ -76,7 +76,14 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     return pairs
 
 
-def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
+def check_enough(
+    pairs: int,
+    *,
+    needed: int,
+    noun: str,
+    documents: int,
+    way_out: str = "raise corpus.held_out, or give more text",
+) -> None:
     """Refuse held-out text that gives too few pairs for a figure.
 
     Args:
@@ -84,6 +91,7 @@ def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
         needed: Fewest pairs.
         noun: A pair in words, for the message.
         documents: Number of held-out documents.
+        way_out: What the user can do, in words.
 
     Raises:
         CorpusError: for fewer pairs than needed.
@@ -91,7 +99,7 @@ def check_enough(pairs: int, *, needed: int, noun: str, documents: int) -> None:
     if pairs < needed:
         raise CorpusError(
             f"Only {counted(pairs, noun)} can be made from {counted(documents, 'held-out document')}; at least "
-            f"{needed} are needed: raise corpus.held_out, or give more text."
+            f"{needed} are needed: {way_out}."
         )
 
 
