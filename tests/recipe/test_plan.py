@@ -126,7 +126,7 @@ def test_sources_that_hold_nothing_to_read_are_refused_as_they_would_be_when_rea
     assert f"blank' holds no {content}: its files are empty, or of other types." in refusal("blank")
     if content == "texts":
         assert "table' holds no file" in refusal("table") and "give corpus.task" in refusal("table")
-        assert "alone.tsv' holds no text: its files have no rows. Give a source with text." in refusal("alone.tsv")
+        assert "alone.tsv' holds no text: its files have no rows. Give a source that has some." in refusal("alone.tsv")
     else:
         check_corpus(CorpusSpec(sources=[str(tmp_path / "table"), str(tmp_path / "alone.tsv")], task=labels))
 

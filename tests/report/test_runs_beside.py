@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from limbeck.core.blocks import Figure, Table
+from limbeck.core.blocks import Cell, Figure, Table
 from limbeck.core.records import RunEvaluation
 from limbeck.report.collect import collect
 from limbeck.report.gains import gain_sentences, has_clear_loss
@@ -175,6 +175,18 @@ def test_students_without_a_figure_are_not_counted_as_further_ones(copied, page_
 
     [part] = page_of(copied("comparison-with-costs", edit=add_students)).parts
     assert "1 more student in the tables." in part.facts
+
+
+@pytest.mark.parametrize(("student", "has_share"), [(0.838, False), (0.79, True)])
+def test_a_score_without_a_share_stands_beside_its_teachers(copied, student, has_share):
+    scores = {"task": "mrpc", "kind": "classification", "split": "validation", "rows": 500}
+    scores |= {"student": {"accuracy": student}, "intervals": {"accuracy": [student - 0.035, student + 0.03]}}
+    scores |= {"teacher": {"accuracy": 0.824}, "teacher_intervals": {"accuracy": [0.81, 0.83]}}
+    scores |= {"chance": {"accuracy": 0.572}}
+    [run] = collect([copied(edit={"evaluation": {"development": [scores]}})])
+    quality = [block for block in run_blocks([("a run", run)]) if isinstance(block, Table)][-1]
+    [detail] = [cell.detail for cell in quality.rows[0] if isinstance(cell, Cell)]
+    assert (" kept" in detail, "teacher 0.824" in detail) == (has_share, not has_share)
 
 
 def test_runs_beside_each_other_show_their_untrained_starts(copied):

@@ -178,7 +178,7 @@ def nothing_in(source: str, content: str, report: SourceReport) -> str:
     if problems:
         message += f": {'; '.join(problems)}."
     else:
-        message += f": its files have no rows. Give a source with {content}."
+        message += ": its files have no rows. Give a source that has some."
     if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
         message += f" {NAME_TEXT_COLUMN}."
     return message

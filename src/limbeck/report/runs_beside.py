@@ -203,7 +203,7 @@ def _size_facts(run: RunFolder) -> dict[str, AnyCell]:
 def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
     """Return the main figures of the student's quality.
 
-    Each has its interval, its share of the teacher's, and the figure of the start or of a guesser.
+    Each has its interval, its share of the teacher's or the teacher's figure, and that of the start or of a guesser.
     """
     facts: dict[str, AnyCell] = {}
     main_label = ""
@@ -214,6 +214,9 @@ def _quality_facts(run: RunFolder) -> dict[str, AnyCell]:
         if not row.is_part:
             main_label = label
             details = [cells.change]
+            # A share names how far the student is below its teacher; without it, the teacher's own figure does.
+            if row.share is None and row.teacher is not None:
+                details.append(f"teacher {cells.teacher}")
             if row.chose_step and row.unit != "meaningless":
                 details.append(TOO_GOOD)
             facts[label] = Cell(cells.student, detail=_joined(details))
