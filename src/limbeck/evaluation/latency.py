@@ -180,9 +180,9 @@ def measure_latency(
                 most_seconds = longest_rounds(seconds)
             core_demand = CoreDemand(torch.get_num_threads())
             models = {"teacher": timed_teacher, "student": timed_student}
-            time_further = partial(time_passes, models, input_ids.to(device), blocks=blocks)
+            time_models = partial(time_passes, models, input_ids.to(device), blocks=blocks)
             try:
-                passes = time_further(
+                passes = time_models(
                     seconds=seconds_left / batch_sizes_left,
                     warmup=warmup,
                     most_seconds=most_seconds,
@@ -195,7 +195,7 @@ def measure_latency(
             batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
             # In few rounds, a short disturbance may have slowed down one model more often. Further rounds outnumber it.
             if has_few_rounds(batch.rounds) and _is_beyond_shapes(batch):
-                further_passes = time_further(seconds=0.0, warmup=0, fewest=FURTHER_ROUNDS)
+                further_passes = time_models(seconds=0.0, warmup=0, fewest=FURTHER_ROUNDS)
                 for name, passes_of_model in further_passes.items():
                     passes[name] += passes_of_model
                 batch = _summarise_batch(batch_size, passes["teacher"], passes["student"], shape_ratio)
