@@ -1,9 +1,11 @@
 """Stages that train for minutes: the number of steps is measured, written, and taken by whoever goes on."""
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -15,7 +17,9 @@ from limbeck.core.run_status import status_of
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.asked import merge_options
 from limbeck.training import rate
+from limbeck.training.loader import Loader
 from limbeck.training.measured_steps import MeasuredSteps
+from limbeck.training.sampler import LengthGroupedSampler
 from limbeck.training.slower_steps import SlowerSteps
 from tests.support.training import assert_equal, die, elsewhere, student_of
 from tests.training.conftest import make_recipe, refused
@@ -175,6 +179,7 @@ def test_a_stage_that_takes_longer_than_its_minutes_says_so_once(seconds_a_step,
     callback = SlowerSteps(
         MeasuredSteps(10.0, 150, 4.0),
         lambda: seconds_a_step * state.global_step,
+        lambda first, last: 1.0,
         lambda line: told.append((state.global_step, line)),
     )
     for step in range(1, 151):
@@ -187,6 +192,47 @@ def test_a_stage_that_takes_longer_than_its_minutes_says_so_once(seconds_a_step,
         assert "So the training takes about 23 min, not 10 min." in line
 
 
+def test_steps_that_are_slow_by_their_long_rows_are_not_told():
+    state = SimpleNamespace(global_step=20, max_steps=150, is_world_process_zero=True)
+    lengths = {(0, 20): 1.5}
+    callback = SlowerSteps(
+        MeasuredSteps(10.0, 150, 4.0), lambda: 1.5 * 4.0 * 20, lambda first, last: lengths[first, last], die
+    )
+    callback.on_step_end(None, state, None)
+
+
+def test_the_measured_time_is_that_of_rows_of_mean_length(recipe, monkeypatch):
+    # By this clock a step takes a second. A stage of twelve seconds times its third step, whose rows are half as long.
+    ticks = itertools.count()
+    asked = []
+
+    def relative_length(loader, first, last):
+        asked.append((first, last))
+        return 0.5
+
+    monkeypatch.setattr(rate, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr(Loader, "relative_length", relative_length)
+    recipe["stages"][0]["training"]["max_minutes"] = 0.2
+    stage = distill(recipe).run.stages[0]
+    assert stage.steps == 6 and asked[0] == (2, 3)
+    assert "0.2 minutes at 2 s a step" in kept(recipe)["reasons"]["stages.0.training.max_steps"]
+
+
+def test_the_relative_length_of_some_rows():
+    lengths = np.random.default_rng(0).integers(1, 500, size=203)
+    sampler = LengthGroupedSampler(lengths, 4, seed=1)
+    in_order = [int(lengths[row]) for row in sampler]
+    for first, last in ((0, 8), (8, 40), (40, 203), (200, 300)):
+        rows = in_order[first:last]
+        expected = (sum(rows) / len(rows)) / (sum(in_order) / len(in_order))
+        assert sampler.relative_length(first, last) == pytest.approx(expected, rel=1e-12)
+    assert sampler.relative_length(203, 300) == sampler.relative_length(5, 5) == 1.0
+    # The order of another epoch changes nothing.
+    before = sampler.relative_length(0, 8)
+    sampler.set_epoch(1)
+    assert sampler.relative_length(0, 8) == before != pytest.approx(1.0, abs=0.01)
+
+
 def test_the_warning_of_slower_steps_is_printed_by_the_run(recipe, monkeypatch, capsys):
     # Steps of no time at all are slower on any machine.
     monkeypatch.setattr("limbeck.training.run.measure_steps", lambda *_, **__: MeasuredSteps(1e-9, 4, 1e-9))
@@ -197,7 +243,7 @@ def test_the_warning_of_slower_steps_is_printed_by_the_run(recipe, monkeypatch, 
 
 def test_a_stage_with_other_steps_than_the_measured_ones_follows_no_minutes():
     state = SimpleNamespace(global_step=4, max_steps=8, is_world_process_zero=True)
-    SlowerSteps(MeasuredSteps(1e-9, 4, 1e-9), lambda: 60.0, die).on_step_end(None, state, None)
+    SlowerSteps(MeasuredSteps(1e-9, 4, 1e-9), lambda: 60.0, lambda *_: 1.0, die).on_step_end(None, state, None)
 
 
 def test_the_status_names_the_measurement(recipe, monkeypatch):

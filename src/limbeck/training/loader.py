@@ -235,6 +235,17 @@ class Loader(TrainerCallback):
             return step
         return sum(length * steps for length, steps in self.lengths_until(step))
 
+    def relative_length(self, first: int, last: int) -> float:
+        """Return the mean length of the rows of some steps by that of all rows; 1 where rows are not in memory.
+
+        Args:
+            first: The first of the steps, from 0.
+            last: The step behind the last of them; steps beyond the first epoch are not counted.
+        """
+        if self.sampler is None:
+            return 1.0
+        return self.sampler.relative_length(first * self.rows_a_step, last * self.rows_a_step)
+
     def on_epoch_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **kwargs: Any
     ) -> None:

@@ -1,7 +1,8 @@
 """The rate at which a stage trains on this machine: a copy of its student takes some steps, and is thrown away.
 
 The steps are those of the real loop, with its rows, batches, teacher and optimizer. Nothing of them is left: weights,
-random streams and the order of rows are those of a stage that was not measured.
+random streams and the order of rows are those of a stage that was not measured. A batch has rows of similar length, so
+a few steps may have far longer rows than others: the time of a step is that of rows of mean length.
 """
 
 import copy
@@ -91,10 +92,12 @@ class _Clock(TrainerCallback):
 
     Attributes:
         seconds_per_step: The mean time of a timed step.
+        timed: The first timed step, from 0, and the one behind the last.
     """
 
     def __init__(self, seconds: float, report: Report, title: str) -> None:
         self.seconds_per_step = 0.0
+        self.timed = (0, 0)
         self._enough_seconds = min(_SHARE * seconds, _ENOUGH_SECONDS)
         self._most_seconds = _MOST_SHARE * seconds
         self._report = report
@@ -121,6 +124,7 @@ class _Clock(TrainerCallback):
         timed_steps = steps - warm_up_steps
         timed_seconds = now - self._ends[warm_up_steps - 1]
         self.seconds_per_step = timed_seconds / timed_steps
+        self.timed = (warm_up_steps, steps)
 
         # The measurement ends by one of two rules, and its progress is that of the rule which is nearer to its end.
         share_of_enough = min(timed_steps / _LEAST_STEPS, timed_seconds / self._enough_seconds)
@@ -167,6 +171,7 @@ def _take_steps(
             **rows.arguments(),
         )
         trainer.train()
+        clock.seconds_per_step /= trainer.loader.relative_length(*clock.timed)
     finally:
         module.close()
 

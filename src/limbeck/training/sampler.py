@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,28 @@ class LengthGroupedSampler(Sampler[int]):
             counts_of_epochs.append(self._mix.sources(order[:count]))
         counts: list[int] = np.sum(counts_of_epochs, axis=0).tolist()
         return counts
+
+    def relative_length(self, first: int, last: int) -> float:
+        """Return the mean length of some rows of the first epoch by that of all of its rows; 1 without such a row.
+
+        Batches have rows of similar length, so a few of them may be far longer than the others.
+
+        Args:
+            first: The place of the first row in the order of the epoch, from 0.
+            last: The place behind the last row; it may be beyond the epoch.
+        """
+        row_count = len(self._tokens_before) - 1
+        last = min(last, row_count)
+        if first >= last:
+            return 1.0
+        mean_length = (self._tokens_before[last] - self._tokens_before[first]) / (last - first)
+        return float(mean_length / (self._tokens_before[-1] / row_count))
+
+    @cached_property
+    def _tokens_before(self) -> NDArray[np.int64]:
+        """The number of tokens before each row of the first epoch, and of all of its rows, `[rows + 1]`."""
+        order = np.concatenate([*self._batches(0), np.empty(0, np.int64)])
+        return np.concatenate([[0], np.cumsum(self._lengths[order])])
 
     def _batches(self, epoch: int) -> list[NDArray[Any]]:
         """Return the rows of an epoch, batch by batch."""

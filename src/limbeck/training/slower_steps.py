@@ -23,12 +23,21 @@ class SlowerSteps(TrainerCallback):
     Args:
         measured: The steps of the stage, and their measured time.
         seconds_of_steps: Returns the seconds of all steps so far.
+        relative_length: Takes two numbers of steps, and returns the mean length of the rows from the one to the other,
+            by that of all rows.
         warn: Receives the warning.
     """
 
-    def __init__(self, measured: MeasuredSteps, seconds_of_steps: Callable[[], float], warn: Warn) -> None:
+    def __init__(
+        self,
+        measured: MeasuredSteps,
+        seconds_of_steps: Callable[[], float],
+        relative_length: Callable[[int, int], float],
+        warn: Warn,
+    ) -> None:
         self._measured = measured
         self._seconds_of_steps = seconds_of_steps
+        self._relative_length = relative_length
         self._warn = warn
         self._was_told = False
 
@@ -39,7 +48,8 @@ class SlowerSteps(TrainerCallback):
         follows_minutes = state.max_steps == self._measured.max_steps
         if self._was_told or too_early or not follows_minutes or not state.is_world_process_zero:
             return
-        seconds_a_step = self._seconds_of_steps() / state.global_step
+        # The rows so far may be longer than those to come, as in the measurement.
+        seconds_a_step = self._seconds_of_steps() / state.global_step / self._relative_length(0, state.global_step)
         seconds_of_stage = seconds_a_step * state.max_steps
         seconds_asked_for = 60 * self._measured.max_minutes
         if seconds_of_stage < _TOLD_FROM * seconds_asked_for:

@@ -153,7 +153,10 @@ class StageTraining:
         progress.work_until = self.trainer.loader.work_until
         measured = MeasuredSteps.read(folder)
         if measured is not None:
-            self.trainer.add_callback(SlowerSteps(measured, lambda: self.trainer.seconds, self.warn))
+            slower_steps = SlowerSteps(
+                measured, lambda: self.trainer.seconds, self.trainer.loader.relative_length, self.warn
+            )
+            self.trainer.add_callback(slower_steps)
         if scores is not None:
             scores.log = self.trainer.log
             scores.note_left = partial(self.trainer.note_left, "development")
