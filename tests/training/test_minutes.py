@@ -222,11 +222,14 @@ def test_the_relative_length_of_some_rows():
     lengths = np.random.default_rng(0).integers(1, 500, size=203)
     sampler = LengthGroupedSampler(lengths, 4, seed=1)
     in_order = [int(lengths[row]) for row in sampler]
-    for first, last in ((0, 8), (8, 40), (40, 203), (200, 300)):
-        rows = in_order[first:last]
-        expected = (sum(rows) / len(rows)) / (sum(in_order) / len(in_order))
+    mean_length = sum(in_order) / len(in_order)
+    # Rows behind the first epoch count as rows of mean length.
+    in_order_of_epochs = [*in_order, *[mean_length] * 400]
+    for first, last in ((0, 8), (8, 40), (40, 203), (200, 300), (203, 300), (250, 600)):
+        rows = in_order_of_epochs[first:last]
+        expected = sum(rows) / len(rows) / mean_length
         assert sampler.relative_length(first, last) == pytest.approx(expected, rel=1e-12)
-    assert sampler.relative_length(203, 300) == sampler.relative_length(5, 5) == 1.0
+    assert sampler.relative_length(5, 5) == 1.0
     # The order of another epoch changes nothing.
     before = sampler.relative_length(0, 8)
     sampler.set_epoch(1)

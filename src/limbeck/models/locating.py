@@ -94,7 +94,7 @@ def locate_model(name: str | Path) -> str:
             f"finish {in_command}"
         )
         if is_locked(folder):
-            way_on = "the run is still going on: wait for its end, or stop it with Ctrl-C first."
+            way_on = "the run is still going on: wait for its end, or stop it with Ctrl-C first"
         raise ModelError(f"The run in '{name}' has no student yet; {way_on}")
     return str(name)
 

@@ -15,8 +15,8 @@ from limbeck.report.plots import Heat
 from limbeck.report.scored_rows import rows_title
 
 _DISTANCE_OF_SCORES = (
-    "Distance: each score is taken less the mean of the model's scores of the query, because only the order of a "
-    "query's documents counts."
+    "Where a distance is not the difference of the two scores, each score is taken less the mean of the model's scores "
+    "of the query, because only the order of a query's documents counts."
 )
 """The note on disagreements of two models that rank."""
 _MOST_CLASSES = 30

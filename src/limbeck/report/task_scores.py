@@ -19,6 +19,7 @@ from limbeck.core.paths import EVALUATION_TABLE
 from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
+from limbeck.evaluation.plan.columns import headings_of_split
 from limbeck.evaluation.tasks.registry import ASSEMBLED, DEFINITIONS, DRAWN, PUBLISHED
 from limbeck.evaluation.tasks.repeated_rows import TOO_GOOD
 from limbeck.report.card import HEADS, hub_metric
@@ -305,9 +306,9 @@ def _notes_on_repeats(column: Column, notes: Sequence[str]) -> list[str]:
     notes_on_repeats = []
     for note in notes:
         for split in _splits_of(column):
-            # A note begins with the title of its task, as the heading of the task's columns does.
+            # A note begins with the title of its task and the split.
             title, _, text = note.partition(f" {split}: ")
-            if TOO_GOOD in text and column.title.startswith(title):
+            if TOO_GOOD in text and column.title in headings_of_split(title, split):
                 notes_on_repeats.append(note)
     return notes_on_repeats
 

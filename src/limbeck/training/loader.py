@@ -236,11 +236,11 @@ class Loader(TrainerCallback):
         return sum(length * steps for length, steps in self.lengths_until(step))
 
     def relative_length(self, first: int, last: int) -> float:
-        """Return the mean length of the rows of some steps by that of all rows; 1 where rows are not in memory.
+        """Return the mean length of the rows of some steps by that of all rows; 1 for a stream or a schedule.
 
         Args:
             first: The first of the steps, from 0.
-            last: The step behind the last of them; steps beyond the first epoch are not counted.
+            last: The step behind the last of them.
         """
         if self.sampler is None:
             return 1.0

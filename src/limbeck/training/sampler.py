@@ -68,20 +68,27 @@ class LengthGroupedSampler(Sampler[int]):
         return counts
 
     def relative_length(self, first: int, last: int) -> float:
-        """Return the mean length of some rows of the first epoch by that of all of its rows; 1 without such a row.
+        """Return the mean length of some rows by that of all rows; 1 for no rows.
 
-        Batches have rows of similar length, so a few of them may be far longer than the others.
+        Batches have rows of similar length, so a few of them may be far longer than the others. Rows behind the first
+        epoch count as rows of mean length.
 
         Args:
-            first: The place of the first row in the order of the epoch, from 0.
-            last: The place behind the last row; it may be beyond the epoch.
+            first: The place of the first row in the order of the epochs, from 0.
+            last: The place behind the last row.
         """
-        row_count = len(self._tokens_before) - 1
-        last = min(last, row_count)
         if first >= last:
             return 1.0
-        mean_length = (self._tokens_before[last] - self._tokens_before[first]) / (last - first)
-        return float(mean_length / (self._tokens_before[-1] / row_count))
+        row_count = len(self._tokens_before) - 1
+        mean_length = self._tokens_before[-1] / row_count
+        # The tokens before the first of the rows, and before the place behind the last one.
+        tokens_before = []
+        for place in (first, last):
+            rows_behind_epoch = max(0, place - row_count)
+            tokens = self._tokens_before[place - rows_behind_epoch] + rows_behind_epoch * mean_length
+            tokens_before.append(tokens)
+        tokens_of_rows = tokens_before[1] - tokens_before[0]
+        return float(tokens_of_rows / (last - first) / mean_length)
 
     @cached_property
     def _tokens_before(self) -> NDArray[np.int64]:

@@ -65,6 +65,21 @@ def _key_and_title(task: Task, stem: str, *, taken: Sequence[str]) -> tuple[str,
     return f"{task.name}:{stem}", f"{task.title} ({stem})"
 
 
+def headings_of_split(title: str, split: str) -> set[str]:
+    """Return the titles that a column over a split may have, without those of details.
+
+    Args:
+        title: The task's title.
+        split: Name of the split.
+    """
+    stem, _, _ = split.partition(".")
+    headings = {title, f"{title} ({stem})"}
+    _, _, last_word = stem.rpartition("_")
+    if last_word in _SUFFIXES:
+        headings.add(f"{title}-{_SUFFIXES[last_word]}")
+    return headings
+
+
 def _languages(split: str) -> str:
     """Return the languages in the name of a split, each once: `en` for `test.en.en`, `de-en` for `test.de.en`."""
     languages = split.split(".")[1:]
