@@ -18,7 +18,7 @@ one mapping, and the rank correlations of judges with the long training, with 95
 With OMP_NUM_THREADS=1 the processor seconds are those of an idle core, whatever else the machine does.
 
 DATA has `wikipedia-en`, `tatoeba/english.txt`, SICK and SQuAD 1.1. Rows are added as soon as they are measured; a
-stopped run goes on where it was. Rows of one kind can be measured beside those of another: `--only long`.
+stopped run goes on where it was. One part can be measured beside another, in a process of its own: `--only long`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TOGETHER = 4
 """Mappings that train side by side."""
 FIT_TOKENS = 50_000
 OUTCOMES = ("sick", "squad")
-KINDS = ("fit", "proxy", "long")
+PARTS = ("fit", "proxy", "long", "second seed")
 JUDGES = (*(f"proxy of {steps} steps" for steps in PROXY_STEPS), "held-out error of the fit", "SICK of the fit")
 
 
@@ -122,7 +122,7 @@ class Measurement:
             facts = {"fitness": round(fitness, 3), "processor_seconds": round(seconds, 1)}
             yield mapping, candidate.student, facts
 
-    def public_scores(self, student: Any, mapping: Sequence[int]) -> dict[str, Any]:
+    def public_scores(self, student: Any, mapping: Sequence[int], seed: int) -> dict[str, Any]:
         """Score a trained student by its mean vectors."""
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.models import Normalize, Pooling, Transformer
@@ -130,21 +130,23 @@ class Measurement:
 
         from limbeck.models.locating import resolve_model
 
-        folder = self._work / f"student-{name_of(mapping)}"
+        folder = self._work / f"student-{name_of(mapping)}-seed-{seed}"
         student.save_pretrained(folder)
         AutoTokenizer.from_pretrained(str(resolve_model(TEACHER))).save_pretrained(folder)
         modules = [Transformer(str(folder), max_seq_length=256), Pooling(student.config.hidden_size), Normalize()]
         encoder = SentenceTransformer(modules=modules, device="cpu")
         return {outcome: self._scores.score(encoder, outcome) for outcome in OUTCOMES}
 
-    def measure(self, kind: str) -> None:
-        """Measure the mappings that have no row of a kind, until the minutes are over."""
-        if kind == "fit":
+    def measure(self, part: str) -> None:
+        """Measure the mappings that have no row of a part, until the minutes are over."""
+        if part == "fit":
             self._measure_fits()
-        elif kind == "proxy":
+        elif part == "proxy":
             self._measure_proxies()
+        elif part == "long":
+            self._measure_long_trainings(1, MAPPINGS)
         else:
-            self._measure_long_trainings()
+            self._measure_long_trainings(2, TWICE)
 
     def _measure_fits(self) -> None:
         """Add the rows of fitted starts."""
@@ -159,14 +161,13 @@ class Measurement:
                 for mapping, _, facts in self.trained(group, steps, 1, PROXY_SHARE):
                     add({"kind": "proxy", "mapping": list(mapping), "seed": 1, "steps": steps} | facts)
 
-    def _measure_long_trainings(self) -> None:
-        """Add the rows of long trainings."""
-        for seed, mappings in ((1, MAPPINGS), (2, TWICE)):
-            for group in self._missing("long", mappings, seed=seed):
-                for mapping, student, facts in self.trained(group, LONG_STEPS, seed, 1.0):
-                    scores = self.public_scores(student, mapping)
-                    row = {"kind": "long", "mapping": list(mapping), "seed": seed, "steps": LONG_STEPS}
-                    add(row | facts | scores)
+    def _measure_long_trainings(self, seed: int, mappings: Sequence[tuple[int, ...]]) -> None:
+        """Add the rows of long trainings with a seed."""
+        for group in self._missing("long", mappings, seed=seed):
+            for mapping, student, facts in self.trained(group, LONG_STEPS, seed, 1.0):
+                scores = self.public_scores(student, mapping, seed)
+                row = {"kind": "long", "mapping": list(mapping), "seed": seed, "steps": LONG_STEPS}
+                add(row | facts | scores)
 
     def _missing(
         self, kind: str, mappings: Sequence[tuple[int, ...]], **fields: int
@@ -184,11 +185,11 @@ class Measurement:
             yield missing[start : start + TOGETHER]
 
 
-def measure(data: Path, work: Path, minutes: float, kinds: Sequence[str]) -> None:
-    """Measure what has no row of some kinds."""
+def measure(data: Path, work: Path, minutes: float, parts: Sequence[str]) -> None:
+    """Measure the mappings that have no row of some parts."""
     measurement = Measurement(data, work, minutes)
-    for kind in kinds:
-        measurement.measure(kind)
+    for part in parts:
+        measurement.measure(part)
 
 
 def name_of(mapping: Sequence[int]) -> str:
@@ -266,4 +267,4 @@ def tables() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    run_script(__doc__ or "", "wikipedia-en, tatoeba, SICK and SQuAD", measure, tables, parts=KINDS)
+    run_script(__doc__ or "", "wikipedia-en, tatoeba, SICK and SQuAD", measure, tables, parts=PARTS)
