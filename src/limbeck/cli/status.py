@@ -156,7 +156,7 @@ def _columns(run: RunStatus) -> dict[str, str]:
         "stage": stage or NOTHING,
         "step": NOTHING,
         "tokens/s": NOTHING,
-        "time left": _duration(run.seconds_left),
+        "time left in stage": _duration(run.seconds_left),
         "last update": NOTHING,
         "checkpoint": NOTHING,
         "process": NOTHING,
