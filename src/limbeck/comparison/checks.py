@@ -6,7 +6,7 @@ impossible, since not every method fits every shape; the plan says whether these
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from limbeck.comparison.cells import Combination
@@ -84,20 +84,17 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         with at_place(f"students.{index}"):
             _check_lengths(plan, plan_run(load_recipe(recipe)))
 
-    # A *variant* is a method with one of its layer mappings and teacher layers. Every student is combined with each.
-    variants: list[Variant] = []
-    for method in plan.methods:
-        variants += method.variants()
+    # Every combination is planned. Those that cannot be are gathered, so that one message names all of them.
     runs: list[tuple[Combination, RunPlan]] = []
     impossible: list[_Impossible] = []
-    for student, variant in itertools.product(plan.students, variants):
-        combination = Combination(student, variant)
+    for combination in _combinations(plan):
         # Whether a combination is possible does not depend on the seed, so the first one is used.
         recipe = combination.recipe(plan, plan.seeds[0])
         try:
             runs.append((combination, plan_run(load_recipe(recipe))))
         except (RecipeError, ModelError) as error:
-            # The place of a mistake in a recipe, such as `stages.0.method: `, is none in a plan.
+            # The message begins with the place of the mistake in a recipe, such as `stages.0.method: `. The user wrote
+            # a plan, which has no such place.
             reason = _STAGE_PLACE.sub("", str(error))
             impossible.append(_Impossible(combination, reason))
 
@@ -110,6 +107,15 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     _refuse_other_tokenizers([run for _, run in runs])
     left_out = [studies.ComparedVariant(**entry.combination.parts, reason=entry.reason) for entry in impossible]
     return CheckedPlan(plan, tuple(runs), tuple(left_out))
+
+
+def _combinations(plan: ComparisonPlan) -> Iterator[Combination]:
+    """Yield every student of a plan with every variant: a method with one of its layer mappings and teacher layers."""
+    variants: list[Variant] = []
+    for method in plan.methods:
+        variants += method.variants()
+    for student, variant in itertools.product(plan.students, variants):
+        yield Combination(student, variant)
 
 
 def _check_training(plan: ComparisonPlan) -> None:

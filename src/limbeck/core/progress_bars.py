@@ -371,20 +371,18 @@ class Pace:
         left would go up and down. If it stays longer, it is told, since a time left that stands still is wrong too.
         """
         now = time.monotonic()
-        if self._last is None or done < self._last:
+        begins_anew = self._last is None or done < self._last
+        if begins_anew:
             self._first = (done, now)
             self._last_seconds = math.inf
         self._last = done
+
         first_count, began = self._first
         if done == first_count or done >= total:
             return None
-        seconds = (now - began) * (total - done) / (done - first_count)
-        is_little_longer = self._last_seconds <= seconds < _LITTLE_LONGER * self._last_seconds
-        if not is_little_longer:
-            self._held_since = None
-        elif self._held_since is None:
-            self._held_since = now
-        if self._held_since is not None and now - self._held_since < _HELD_SECONDS:
+        seconds_a_count = (now - began) / (done - first_count)
+        seconds = seconds_a_count * (total - done)
+        if self._is_held_back(seconds, now):
             seconds = self._last_seconds
         else:
             self._last_seconds = seconds
@@ -392,6 +390,20 @@ class Pace:
         # These words are short, so that a terminal of 80 columns has room for the clock too.
         form = "{seconds:.0f} s left" if seconds < 60 else "{minutes:.1f} min left"
         return TimeLeft(seconds, form + self._work, is_counted_down=False)
+
+    def _is_held_back(self, seconds: float, now: float) -> bool:
+        """Return whether the last estimate is told once more in place of a new one that is only a little longer.
+
+        Args:
+            seconds: The new estimate.
+            now: The time of the new estimate, in seconds.
+        """
+        is_little_longer = self._last_seconds <= seconds < _LITTLE_LONGER * self._last_seconds
+        if not is_little_longer:
+            return False
+        if self._held_since is None:
+            self._held_since = now
+        return now - self._held_since < _HELD_SECONDS
 
 
 class _ActivityBars(Bars):

@@ -197,10 +197,10 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         loaded = load_entry_point(item)
-        # Loading it imported a module, in which a decorator may have put the item in the place of its entry point.
-        item_now = self._items[name]
-        if not isinstance(item_now, EntryPoint):
-            return item_now
+        # The import may have run a decorator that registers the item itself, in place of its entry point.
+        registered = self._items[name]
+        if not isinstance(registered, EntryPoint):
+            return registered
         try:
             checked = self._plugins.check(self.kind, name, loaded)
         except PluginError as error:

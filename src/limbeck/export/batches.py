@@ -106,8 +106,9 @@ def _first_tokens(encoding: Encoding, text: Text) -> list[bool]:
         text: The text or pair.
     """
     parts = (text,) if isinstance(text, str) else text
-    # The words whose first token was met: a letter of several bytes may be several tokens with the same characters.
-    words_met: set[tuple[int, int]] = set()
+    # The places, each a part and a character, of which a token was met. A letter of several bytes may be several tokens
+    # with the same characters, of which only the first begins the word.
+    places_met: set[tuple[int, int]] = set()
     marks = []
     for number, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
         is_first = False
@@ -115,13 +116,19 @@ def _first_tokens(encoding: Encoding, text: Text) -> list[bool]:
         if number is not None:
             part = parts[number]
             # Some tokens begin with the space before their word, or are that space.
-            spaces = len(part[start:end]) - len(part[start:end].lstrip())
-            place = start + spaces
-            begins_word = part[place : place + 1].strip() != "" and part[place - 1 : place].strip() == ""
-            is_first = begins_word and (number, place) not in words_met
-            words_met.add((number, place))
+            token = part[start:end]
+            place = start + len(token) - len(token.lstrip())
+            is_first = _begins_word(part, place) and (number, place) not in places_met
+            places_met.add((number, place))
         marks.append(is_first)
     return marks
+
+
+def _begins_word(text: str, place: int) -> bool:
+    """Return whether a word begins at a place: a character there, and a space or the beginning of the text before."""
+    if place == len(text) or text[place].isspace():
+        return False
+    return place == 0 or text[place - 1].isspace()
 
 
 def make_batches(

@@ -409,9 +409,9 @@ class _Work:
             # Without dropout, PyTorch's fast attention is the faster one for all but short samples.
             self._attend_fast(block, context)
             return
+        # A unit is one head of one sample. The buffers are those of the blocks before, so nothing is allocated.
         units = self._take_operands(block)
-        # [units, length, D].
-        result = self._buffer("result", units.v.shape)
+        result = self._buffer("result", units.v.shape)  # [units, length, D]
         for rows in block.rows():
             probabilities = self._probabilities(units.q[:, rows], units.k, block)
             if keep is not None:

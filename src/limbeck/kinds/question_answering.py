@@ -175,11 +175,11 @@ class QuestionAnswering(Kind):
             return intervals.of_share(value, len(rows))
         answers = cast(Answers, predictions)
         f1 = score_answers(answers, rows, task).f1
-        # An answer with high null odds counts as "no answer", which is right where the question has none.
+        # An answer with high null odds counts as "no answer". Its F1 is 1 where the question has no answer, else 0.
         if not task.answerable_only:
-            is_emptied = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
-            has_no_answer = np.array([not row.answers for row in rows])
-            f1 = np.where(is_emptied, has_no_answer, f1)
+            says_no_answer = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
+            f1_of_no_answer = np.array([0.0 if row.answers else 1.0 for row in rows])
+            f1 = np.where(says_no_answer, f1_of_no_answer, f1)
         return intervals.of_mean_share(f1.tolist())
 
     def chance(self, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:

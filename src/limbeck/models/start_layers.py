@@ -105,10 +105,12 @@ def check_narrowing(student: Shape, source: Shape) -> None:
                 f"be copied; set {option} to at most {source_number}, {way_out}."
             )
     if student.head_size > source.head_size:
-        # With as many heads as the source, a hidden width that they divide has heads no wider than the source's.
-        divisible_width = student.hidden - student.hidden % source.heads
-        width = max(source.heads, divisible_width)
+        # The advice is as many heads as the source has. The width is then the largest one up to the student's that
+        # these heads divide, or at least one number for each head.
         change = f"heads to {source.heads}"
+        width = student.hidden - student.hidden % source.heads
+        if width == 0:
+            width = source.heads
         if width != student.hidden:
             change = f"hidden to {width} and {change}"
         raise ModelError(

@@ -51,8 +51,8 @@ _MOST_NUMBERS = 1_000_000_000
 """Most numbers that the small model may hold."""
 _LOOKS_AHEAD = 1e-5
 """Change of a token's output by a later token, as a share of the largest output, from which a token sees later ones."""
-# Fields of no consequence for the structure; without them more configurations share a small model.
 _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "name_or_path", "transformers_version"}
+"""Fields of no consequence for the structure. Without them, more configurations share a small model."""
 
 
 @lru_cache(maxsize=64)
@@ -143,20 +143,19 @@ def find_family(config: PreTrainedConfig) -> Family:
     layers_field = unlisted_family(model_type).fields.layers
     vocabulary_size = min(_VOCABULARY, int(config.vocab_size))
 
-    # The configuration of the small model. Equal ones give equal text, by which the result is cached.
-    values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
-    # Lists with a value for each layer are cut to the first layers, in place.
-    fit_layer_lists(values, int(values[layers_field]), range(_SMALL_DEPTH))
-    small_values: dict[str, Any] = {}
-    for key, value in values.items():
-        if key in _LEFT_OUT:
-            continue
-        if key.endswith("token_id"):
-            small_values[key] = _small_token_id(key, value, vocabulary_size)
-        else:
-            small_values[key] = value
+    # The configuration of the small model: few layers, and few words.
+    small_values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    all_layers = int(small_values[layers_field])
+    # Cuts, in place, the lists that have a value for each layer.
+    fit_layer_lists(small_values, all_layers, range(_SMALL_DEPTH))
     small_values[layers_field] = _SMALL_DEPTH
     small_values["vocab_size"] = vocabulary_size
+    for key in list(small_values):
+        if key in _LEFT_OUT:
+            del small_values[key]
+        elif key.endswith("token_id"):
+            small_values[key] = _small_token_id(key, small_values[key], vocabulary_size)
+    # The result is cached by this text, which is the same for equal configurations.
     return _find_by_small_model(model_type, json.dumps(small_values, sort_keys=True))
 
 

@@ -374,15 +374,18 @@ def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
     combination = stage.teacher.combination
     assert combination is not None
     combined = combined_keys(stage.terms, stage.pairing)
+    has_layers_of_stage = member.name == combination.layers_from
     # The layer under which the member's finished vectors and scores are known.
     output_layer = member.teacher.facts.output_layer
     terms = []
     for term in stage.terms:
-        if combined.intersection(term.teacher):
+        reads_combined = not combined.isdisjoint(term.teacher)
+        if reads_combined:
             # In place of a combined stream the term reads the one that this member puts into it.
             own_keys = tuple(_key_of_member(key, output_layer) for key in term.teacher)
             terms.append(replace(term, teacher=own_keys))
-        elif member.name == combination.layers_from:
+        elif has_layers_of_stage:
+            # The term reads layers, which come from one of the teachers alone.
             terms.append(term)
     vectors = finished_pooling(member.teacher.sentence)
     return replace(stage, teacher=member.teacher, terms=terms, teacher_vectors=vectors)

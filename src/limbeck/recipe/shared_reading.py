@@ -50,15 +50,22 @@ def plan_shared_reading(
     Raises:
         RecipeError: for a stream of which texts would be left out, since these could not be counted.
     """
+    # Without tokens or layers to compare, each model reads the text by its own tokenizer.
+    if not compare_tokens(terms, pairing):
+        return None
+
+    # Only a teacher that reads text without labels can read other pieces than its own.
+    teacher_reads_tokens = teacher.is_read and teacher.facts.reads == "tokens"
+    if not teacher_reads_tokens or isinstance(settings, LabelledSettings):
+        return None
+
+    # Two equal tokenizers make the same pieces already. Otherwise the student's has to be cut from one like the
+    # teacher's.
     cut = student.tokenizer.cut
     if cut is None or teacher.tokenizer is None or student.tokenizer == teacher.tokenizer:
         return None
-    if not compare_tokens(terms, pairing):
-        return None
-    reads_tokens = teacher.is_read and teacher.facts.reads == "tokens"
-    if not reads_tokens or isinstance(settings, LabelledSettings):
-        return None
-    if not read_alike(replace(student.tokenizer, cut=None), teacher.tokenizer):
+    before_cut = replace(student.tokenizer, cut=None)
+    if not read_alike(before_cut, teacher.tokenizer):
         return None
     if settings.streaming and cut.other_texts == "skip":
         raise RecipeError(

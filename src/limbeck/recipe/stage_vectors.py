@@ -50,43 +50,54 @@ def stage_vectors(
         LimbeckError: for vectors that the student cannot make, or a pooling other than the teacher's.
     """
     pooling_option = stage.method.get("pooling")
-    # *Pooled* vectors are the output of the pooling. *Finished* ones have passed the modules behind it too.
     teacher_vectors = pairing.sentence
     streams = streams_read(terms)
     reads_finished = "vector" in streams
     reads_pooled = "pooled" in streams
 
     # Vectors of a teacher of which only the outputs are known are made already, so there is nothing to check.
+    if teacher.is_known_model and teacher_vectors is not None and (reads_finished or reads_pooled):
+        teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
     if teacher.is_known_model and teacher_vectors is None and assistant is None:
-        # The files of this model do not say how it makes vectors. That matters where terms read finished vectors, and
-        # where the method's options name no pooling either.
+        # The files of this model do not say how it makes vectors. The pooling may be named by the method's options
+        # instead, but the modules of finished vectors may not.
         needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
             check_pooling_named(teacher.spec.model)
-    reads_vectors = reads_finished or reads_pooled
-    if teacher.is_known_model and teacher_vectors is not None and reads_vectors:
-        teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
 
-    # Finished vectors: the student has the same modules behind its pooling as the teacher, or a learned map in their
-    # place.
     if reads_finished:
-        if assistant is not None and assistant.kept_map is not None:
-            raise RecipeError(
-                f"{place}.teacher: {teacher.title} makes its vectors by a learned map, which is finished only when "
-                "that stage ends, so its vectors cannot be learned in the same recipe; leave the stage's teacher "
-                "out, or make two recipes."
-            )
+        _check_finished_in_time(teacher, assistant, place)
         student_vectors = finished_pooling(teacher_vectors, pooling_option)
+        # A learned map of the student takes the place of the teacher's modules behind the pooling.
         if kept_map_of(terms) is not None:
             student_vectors = replace(student_vectors, modules=())
         return student_vectors, finished_pooling(teacher_vectors)
 
-    # Pooled vectors, or none: both models make them in the same way.
-    if teacher_vectors is None or not reads_pooled:
-        vectors = finished_pooling(described=None, pooling=pooling_option)
-        return vectors, vectors
-    _check_pooled_alike(teacher_vectors, pooling_option, pairing, teacher, place)
-    return teacher_vectors, teacher_vectors
+    # Both models make pooled vectors in the same way.
+    if reads_pooled and teacher_vectors is not None:
+        _check_pooled_alike(teacher_vectors, pooling_option, pairing, teacher, place)
+        return teacher_vectors, teacher_vectors
+    vectors = finished_pooling(described=None, pooling=pooling_option)
+    return vectors, vectors
+
+
+def _check_finished_in_time(teacher: TeacherInfo, assistant: StagePlan | None, place: str) -> None:
+    """Refuse an assistant whose finished vectors are made by a map that is itself still learned in this run.
+
+    Args:
+        teacher: The teacher.
+        assistant: The earlier stage whose student teaches here, if one does.
+        place: The place of the stage in the recipe, for messages.
+
+    Raises:
+        RecipeError: for such an assistant.
+    """
+    if assistant is not None and assistant.kept_map is not None:
+        raise RecipeError(
+            f"{place}.teacher: {teacher.title} makes its vectors by a learned map, which is finished only when "
+            "that stage ends, so its vectors cannot be learned in the same recipe; leave the stage's teacher "
+            "out, or make two recipes."
+        )
 
 
 def _check_pooled_alike(

@@ -153,34 +153,39 @@ def has_enough_documents(agreement: Agreement) -> bool:
 
 def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     """Return the measurements of a run without the figures on held-out text that are not reliable."""
-    teacher = evaluation.teacher.retrieval
     agreement = _reliable_agreement(evaluation.agreement)
+
+    # All retrievals are judged by the teacher's and by that of the untrained start.
+    teacher_retrieval = evaluation.teacher.retrieval
+    untrained_retrieval = None if evaluation.start is None else evaluation.start.untrained_retrieval
+
+    def reliable(retrieval: Retrieval | None) -> Retrieval | None:
+        return _reliable_retrieval(retrieval, teacher_retrieval, untrained_retrieval)
+
+    teacher = evaluation.teacher.model_copy(update={"retrieval": reliable(teacher_retrieval)})
+    student = evaluation.student.model_copy(update={"retrieval": reliable(evaluation.student.retrieval)})
     start = evaluation.start
-    untrained = None if start is None else start.untrained_retrieval
     if start is not None:
-        start_figures = {
-            # It is over the same pairs as the student's agreement.
-            "agreement": None if agreement is None else start.agreement,
-            "retrieval": _reliable_retrieval(start.retrieval, teacher, untrained),
-        }
+        # The agreements of the start and of the student are over the same pairs, so both are reliable or none.
+        start_agreement = None if agreement is None else start.agreement
+        start_figures = {"agreement": start_agreement, "retrieval": reliable(start.retrieval)}
         start = start.model_copy(update=start_figures)
-    cut_figures = []
+    cuts = []
     for cut in evaluation.cut:
         reliable_cut = _reliable_cut(cut, evaluation)
         if reliable_cut is not None:
-            cut_figures.append(reliable_cut)
-    retrieval_of_teacher = _reliable_retrieval(teacher, teacher, untrained)
-    retrieval_of_student = _reliable_retrieval(evaluation.student.retrieval, teacher, untrained)
-    figures = {
-        "teacher": evaluation.teacher.model_copy(update={"retrieval": retrieval_of_teacher}),
-        "student": evaluation.student.model_copy(update={"retrieval": retrieval_of_student}),
+            cuts.append(reliable_cut)
+
+    reliable_fields = {
+        "teacher": teacher,
+        "student": student,
         "agreement": agreement,
-        "asymmetric": _reliable_retrieval(evaluation.asymmetric, teacher, untrained),
+        "asymmetric": reliable(evaluation.asymmetric),
         "start": start,
-        "cut": cut_figures,
+        "cut": cuts,
         "languages": [_reliable_language(figures) for figures in evaluation.languages],
     }
-    return evaluation.model_copy(update=figures)
+    return evaluation.model_copy(update=reliable_fields)
 
 
 def has_enough_texts(figures: LanguageFigures) -> bool:

@@ -1,7 +1,8 @@
 """Scores of a student on development rows while it is trained.
 
 Development rows are labelled rows of a run's task that nothing is trained on. At the end of a run
-`limbeck.training.task_scores` scores both models.
+`limbeck.training.task_scores` scores both models. A *tapped* student keeps what its layers compute, for the loss, see
+`limbeck.models.taps`.
 """
 
 import copy
@@ -80,7 +81,7 @@ class DevelopmentScores(TrainerCallback):
         tokenizer: The student's tokenizer.
         prepared: The rows, of one scored split.
         by_steps: Score every `eval_steps` steps too; else only at ends of epochs and at the last step.
-        drawn: The numbers of the rows where they are fewer than all.
+        drawn: How many of the development rows these are; None where they are all.
 
     Attributes:
         log: The `log` of the trainer, set once there is one; nothing is scored before.
@@ -103,7 +104,7 @@ class DevelopmentScores(TrainerCallback):
         self.activity: ShowActivity = no_activity
         self.drawn = drawn
         self._student = student
-        # The copy is scored. It is made before the student is tapped, so it has no taps.
+        # The copy is scored in place of the student. The student is tapped only later, so the copy has no taps.
         self._copy = copy.deepcopy(student).requires_grad_(False)
         self._tokenizer = tokenizer
         self._prepared = prepared

@@ -220,8 +220,8 @@ def _untrained_start(
         students = run.make_untrained(tick=_report_start(report))
     except LimbeckError as error:
         return None, str(error)
-    # Where the student pools otherwise than its teacher, maps behind its pooling were trained with it, so a start has
-    # none. A student that makes vectors as its teacher does has only the teacher's maps, which the start has too.
+    # A student that makes its vectors as its teacher does has the teacher's maps behind its pooling, as the untrained
+    # students have. Any other maps were trained with the student, so the untrained students have none.
     vectors = student_vectors
     if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
         vectors = pooling_alone(student_vectors)

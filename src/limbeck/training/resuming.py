@@ -126,16 +126,17 @@ def check_same_text(
     # Records of earlier versions may lack the last views, which are then not compared.
     for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
         # Records of earlier versions have no hashes of content. Their fingerprint depends on paths and dates too.
+        changed_text = None
         if old.content:
-            changed = _changed_text(old, new, stage, settings)
+            changed_text = _changed_text(old, new, stage, settings)
             way_out = f"put it back, give its place with --set {_key_of_text(plan, stage, settings)}"
-        else:
-            changed = None if old.fingerprint == new.fingerprint else "The text, or its path or date,"
+        elif old.fingerprint != new.fingerprint:
+            changed_text = "The text, or its path or date,"
             way_out = "put it back where it was, with its dates"
-        if changed is not None:
+        if changed_text is not None:
             raise OutputError(
-                f"{changed} has changed since the run in '{folder}' was started, so the run cannot go on to the same "
-                f"result; {way_out}, or start again with --overwrite."
+                f"{changed_text} has changed since the run in '{folder}' was started, so the run cannot go on to the "
+                f"same result; {way_out}, or start again with --overwrite."
             )
 
 

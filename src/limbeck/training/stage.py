@@ -399,11 +399,11 @@ class StageTraining:
         tokens = 0.0
         positions = 0.0
         for view, tokens_of_length in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
-            lengths = view.train["length"][:_ROWS_OF_PADDING]
-            # Rows of which several are read together know their lengths as a batch has them.
             if isinstance(rows, GroupedRows):
-                lengths = rows
-            padding_share = grouped_padding_share(lengths, batch_size)
+                # A batch reads several rows together, and only the data set knows which.
+                padding_share = grouped_padding_share(rows, batch_size)
+            else:
+                padding_share = grouped_padding_share(view.train["length"][:_ROWS_OF_PADDING], batch_size)
             # tokens = positions · (1 − padding share)
             tokens += tokens_of_length
             positions += tokens_of_length / (1 - padding_share)

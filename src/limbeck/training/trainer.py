@@ -18,7 +18,6 @@ import torch
 from accelerate.utils import save_fsdp_optimizer
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.nn import functional as F
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
@@ -342,27 +341,41 @@ class DistillationTrainer(Trainer):
         for batch in batches:
             self.module.read_rows.note(batch)
 
-        # One communication sums the units and, as a last number, counts the processes that have received a signal.
-        has_signal = float(self.interrupt.interrupted)
-        units_and_signals = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=has_signal))
-        units = units_and_signals[:-1]
-        processes_with_signal = units_and_signals[-1]
-        if self.args.world_size > 1:
-            self.interrupt.note(processes_with_signal)
-
+        units = self._sum_units_and_signals(batches)
         # Count the tokens of the step in all and for its length.
         tokens = units[UNITS.index("token")]
         self.tokens_seen += tokens
         self.tokens_by_length[self.loader.index_of_length(self.state.global_step)] += tokens
+        self._begin_step(batches)
+        return batches, units
 
-        # Begin the step: note what a skipped or repeated step needs, and set what changes from step to step.
+    def _sum_units_and_signals(self, batches: list[Any]) -> Tensor:
+        """Return the units of a step over all ranks; where another process has received a signal, this one notes it.
+
+        Args:
+            batches: The micro-batches of this process.
+        """
+        # One communication has both: the number behind the units is 1 in a process that has received a signal.
+        units = sum_units(batches)
+        has_signal = units.new_full((1,), float(self.interrupt.interrupted))
+        sums = sum_over_ranks(torch.cat([units, has_signal]))
+        processes_with_signal = sums[-1]
+        if self.args.world_size > 1:
+            self.interrupt.note(processes_with_signal)
+        return sums[:-1]
+
+    def _begin_step(self, batches: list[Any]) -> None:
+        """Note what a skipped or repeated step goes back to, and set what changes from step to step.
+
+        Args:
+            batches: The micro-batches of the step on this process.
+        """
         self._steps_summed += 1
         self._batches_of_step = batches
         self._sums_before_step = dict(self._sums)
         self._step_start = None
         self.module.set_course(self._course_of_next_step())
         self.splitter.begin_step()
-        return batches, units
 
     def _course_of_next_step(self) -> Course:
         """Return the progress of the training at the start of the next step."""
@@ -698,21 +711,22 @@ class DistillationTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
+        # All processes take part in gathering what the main process writes.
         whole = whole_weights(self.module)
-        sums = self._sums_over_ranks()
+        sums_of_terms = self._sums_over_ranks()
         self.module.read_rows.merge()
         folder = Path(output_dir or self.args.output_dir)
         # If the main process cannot write, all fail here together. Otherwise the others would wait for it at the next
         # file of the checkpoint.
-        on_main_rank(lambda: self._write(folder, whole, sums))
+        on_main_rank(lambda: self._write(folder, whole, sums_of_terms))
 
-    def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums: dict[str, float]) -> None:
+    def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums_of_terms: dict[str, float]) -> None:
         """Write weights and progress.
 
         Args:
             folder: The folder of the checkpoint.
             whole: The module's weights, if it is sharded.
-            sums: Sums of all terms since the last log, over all ranks.
+            sums_of_terms: Sums of all terms since the last log, over all ranks.
 
         Raises:
             TrainingError: for a weight that is not finite.
@@ -729,7 +743,7 @@ class DistillationTrainer(Trainer):
             "tokens_seen": float(self.tokens_seen),
             "tokens_by_length": self.tokens_by_length.tolist(),
             "seconds": self.seconds,
-            "sums": sums,
+            "sums": sums_of_terms,
             "steps_summed": float(self._steps_summed),
             "logged_sums": self._logged_sums,
             "logged_steps": self._logged_steps,

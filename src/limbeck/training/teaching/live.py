@@ -53,7 +53,7 @@ class LiveTeaching(Teaching):
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
         self.facts = TeachingFacts(title, shape_of(teacher.config))
-        # One term that needs the logits themselves has them made for all.
+        # Where one term needs the logits themselves, the teacher makes them, and every term reads those.
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
         self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
