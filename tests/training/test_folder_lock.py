@@ -17,6 +17,7 @@ import pytest
 from transformers import TrainerCallback
 
 import limbeck
+from limbeck.api import distilling
 from limbeck.core import folder_lock as lock_of_folder
 from limbeck.core.folder_lock import folder_lock, holder, holder_lives, is_locked
 from limbeck.core.paths import LOCK
@@ -63,6 +64,16 @@ def test_another_run_is_named_with_host_process_and_time(tmp_path, other_process
         with refused(f"process {other_process[0]} on {socket.gethostname()}, since 20"):
             limbeck.distill(tiny_recipe, **options)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("option", ["resume", "overwrite"])
+def test_a_run_that_is_going_on_is_refused_before_anything_is_planned(
+    tmp_path, other_process, tiny_recipe, monkeypatch, option
+):
+    monkeypatch.setattr(distilling, "_plan", pytest.fail)
+    tiny_recipe["output"] = str(tmp_path)
+    with refused("is in use by another run"):
+        limbeck.distill(tiny_recipe, **{option: True})
 
 
 def test_a_dead_run_does_not_block_even_if_its_workers_live(tmp_path, other_process):

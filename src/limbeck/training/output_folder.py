@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from limbeck.core import files, ranks
-from limbeck.core.folder_lock import folder_lock
+from limbeck.core.folder_lock import folder_lock, is_locked
 from limbeck.core.folders import FolderKind, claim, unused_removed, writing
 from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD, STAGES
 from limbeck.corpus.files.addresses import GLOB_CHARACTERS, is_remote
@@ -118,6 +118,8 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
 def check_free(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
     """Refuse an occupied folder before a recipe is chosen, and before its objects (models, texts) are saved in it.
 
+    The folder of a run that is still going on is refused too, whether it is to be continued or removed.
+
     Args:
         output: The folder.
         resume: Continue the run that is there.
@@ -127,10 +129,12 @@ def check_free(output: str | Path | None, *, resume: bool, overwrite: bool) -> P
         OutputError: as `claimed_output`, but for the comparison of recipes.
     """
     folder = _check_folder(output, resume=resume, overwrite=overwrite)
-    if _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite:
+    is_in_the_way = _RUN_FOLDER.is_occupied(folder) and not resume and not overwrite
+    if is_in_the_way or is_locked(folder):
         # If the run there is still going on, taking the lock fails, with an error that says so.
         with folder_lock(folder):
-            raise _not_empty_error(folder)
+            if is_in_the_way:
+                raise _not_empty_error(folder)
     return folder
 
 
