@@ -23,18 +23,29 @@ _LONGEST_TEXT = 100_000
 """Characters of a YAML file in a report."""
 _OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
 """The line of a recipe that names its output folder; the group is the folder."""
-# Secrets in a report: the value behind a name such as `api_key=` or `"token": `, the password in an address such as
-# `postgres://me:PASSWORD@host`, and tokens of the Hub (`hf_…`). The group is the part before the secret, which stays.
-_SECRETS = re.compile(
-    r"""((?:[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)["']?\s*[=:]\s*)|(?:://[^\s/:@]*:)|\bhf_)[^\s@,}]+""",
-    re.IGNORECASE,
+_SECRET_NAME = r"[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)"
+_SECRET_VALUE = r"[^\s@,}]+"
+_SECRETS = (
+    # A value behind its name, such as `api_key=VALUE` or `"token": VALUE`.
+    re.compile(rf"""({_SECRET_NAME}["']?\s*[=:]\s*){_SECRET_VALUE}""", re.IGNORECASE),
+    # The value of an option, such as `--password VALUE`.
+    re.compile(rf"(--{_SECRET_NAME}\s+){_SECRET_VALUE}", re.IGNORECASE),
+    # The password in an address, such as `postgres://me:PASSWORD@host`.
+    re.compile(rf"(://[^\s/:@]*:){_SECRET_VALUE}"),
+    # A token of the Hub.
+    re.compile(rf"(\bhf_){_SECRET_VALUE}"),
 )
+"""Secrets in a report. The group of a pattern is the part before the secret, which stays."""
 
 
 def name_fault(error: Exception, arguments: Sequence[str]) -> str:
     """Return the message on an unexpected error: too little memory, a refusal of the system, or a fault of limbeck.
 
-    For a fault, a file for the bug report is written.
+    A fault is written into a file for the bug report, which the message names.
+
+    Args:
+        error: The error.
+        arguments: The arguments of the command line.
     """
     # Torch's errors are recognised by name, so that torch need not be imported: that of an accelerator by its class,
     # and that of a CPU, a RuntimeError, by the part of torch that its message names.
@@ -76,7 +87,9 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
     parts = ["limbeck " + " ".join(arguments), "\n".join([platform.platform(), *packages])]
     parts += [f"{name}:\n{text}" for name, text in documents.items()]
     parts.append("".join(traceback.format_exception(error)))
-    report = _SECRETS.sub(r"\1…", "\n\n".join(parts))
+    report = "\n\n".join(parts)
+    for pattern in _SECRETS:
+        report = pattern.sub(r"\1…", report)
 
     # The file is put into the folder of a run only. A new run would refuse a folder with a file that it does not know.
     # `dir=None` is the folder for temporary files.
@@ -94,7 +107,11 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
 
 def _output_folders(arguments: Sequence[str], documents: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders that a command writes to: by its option, and by its recipes."""
-    for option, value in pairwise(arguments):
+    words = []
+    for argument in arguments:
+        # `--output=DIR` is one argument, and `--output DIR` two.
+        words += argument.split("=", maxsplit=1)
+    for option, value in pairwise(words):
         if option in ("--output", "-o"):
             yield Path(value.strip())
     for text in documents.values():
