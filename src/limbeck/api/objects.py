@@ -150,7 +150,7 @@ class Objects:
         return {"shape": sizes, "initialise": {"checkpoint": name}}
 
     def _with_named_checkpoint(self, student: Mapping[str, Any], place: str, tokenizer: Any) -> Mapping[str, Any]:
-        """Return the keys of a recipe's student, in which only `initialise.checkpoint` may be a model object."""
+        """Return a recipe's student, with a name in place of a model object in `initialise.checkpoint`."""
         start = student.get("initialise")
         if not isinstance(start, Mapping):
             return student

@@ -117,7 +117,7 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
     for name, facts in files.items():
         try:
             state = _state(path.parent / name)
-            # The hash may be known of the file in this state: by this process, or else by another one.
+            # This process or another one may know the hash of the file in this state.
             digest = _hashes_read.get(state) or remembered.get((name, *state))
             # A file of another size has changed, so it need not be read.
             has_its_size = state.size == facts["bytes"]
@@ -128,8 +128,9 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
             return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
         if digest != facts[_SEAL]:
             return Examined(damage=f"{name!r:.80} has changed since it was written")
-        # `_hash_and_note` notes no hash of a file that may be changing just now. Such a hash is not remembered either.
-        if state in _hashes_read:
+        # A file that may be changing just now has no note in `_hashes_read`. Its hash is not remembered.
+        may_remember = state in _hashes_read
+        if may_remember:
             states_with_hashes[name] = [*state, digest]
     if has_read_a_file and members is not None:
         _remember(path.parent, states_with_hashes)

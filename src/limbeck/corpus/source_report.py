@@ -13,7 +13,8 @@ from limbeck.corpus.messages import safe_name
 Item = TypeVar("Item")
 EXAMPLES_PER_PROBLEM = 5
 _EXAMPLES_SHOWN = 2
-_EXAMPLES = " (such as "
+_EXAMPLES_BEGIN = " (such as "
+_EXAMPLES_END = ")"
 """Stands before the examples of a problem in its line."""
 
 OTHER_COLUMN = "row without the column"
@@ -102,7 +103,7 @@ class SourceReport:
             line = counted_problem(count, problem, of_pairs=of_pairs)
             examples = self.examples.get(problem, [])[:_EXAMPLES_SHOWN]
             if examples:
-                line += f"{_EXAMPLES}{', '.join(examples)})"
+                line += f"{_EXAMPLES_BEGIN}{', '.join(examples)}{_EXAMPLES_END}"
             lines.append(line)
         return lines
 
@@ -135,7 +136,7 @@ def counted_problem(count: float, problem: str, *, of_pairs: bool = False) -> st
 
 def without_examples(line: str) -> str:
     """Return a line of `SourceReport.lines` without its examples, which may quote the text."""
-    beginning, _, _ = line.partition(_EXAMPLES)
+    beginning, _, _ = line.partition(_EXAMPLES_BEGIN)
     return beginning
 
 

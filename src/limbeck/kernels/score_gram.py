@@ -167,7 +167,7 @@ class _Distance:
     scratch: Scratch
 
     def compute(self, samples: slice) -> Tensor:
-        """Return the distance of some samples, and write their gradient."""
+        """Return the distance of some samples, and write their gradient into `grads`, if there is one."""
         streams = self.streams
         units = _Streams(
             q=self._take_units("student q", streams.q, samples),

@@ -83,7 +83,7 @@ def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -
                 facts_table.KINDS.add(kind.name, facts)
             except ValueError as error:
                 raise PluginError(f"The kind '{kind.name}' cannot be added: {error}.") from None
-        # The name of a kind that limbeck's own code defines stays taken.
+        # A kind of limbeck's own code (built in) cannot be replaced, so its name stays taken.
         KINDS.add(kind.name, kind, replace=replace, built_in=is_built_in(kind_class))
         return kind_class
 

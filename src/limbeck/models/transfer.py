@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from limbeck.errors import ModelError
 
 Origin: TypeAlias = Literal["copied", "projected", "reset", "random"]
-"""The origin of a tensor, which is also the name of its list in a `Transfer`."""
+"""The origin of a tensor, see `Transfer`."""
 
 
 @dataclass
@@ -59,9 +59,17 @@ class Transfer:
                     "it cannot be copied; give the student the teacher's sizes, or set layers: random."
                 )
             tensor.copy_(value)
-            # An origin is the name of the attribute that lists its tensors.
-            names_of_origin: list[str] = getattr(self, origin)
-            names_of_origin.append(name)
+            self._names_of(origin).append(name)
+
+    def _names_of(self, origin: Origin) -> list[str]:
+        """Return the list of the tensors of an origin."""
+        names: dict[Origin, list[str]] = {
+            "copied": self.copied,
+            "projected": self.projected,
+            "reset": self.reset,
+            "random": self.random,
+        }
+        return names[origin]
 
     def note_changed(self, names: Iterable[str]) -> None:
         """Note that tensors which were written as copies are now made of the source's, such as by a fit.

@@ -135,12 +135,13 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
         recipe: A recipe with a teacher, and with a student that names no start.
 
     Raises:
-        LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
+        LimbeckError: for a teacher that cannot be read, or a student that does not fit it.
     """
     models = choose_models(_teacher_spec(recipe["teacher"]), recipe["student"])
-    # Where nothing is trained, the copied layers are fitted to the teacher on the text or the rows.
-    has_text = isinstance(recipe.get("corpus"), Mapping)
-    if has_text and not recipe.get("stages") and not _says_whether_fitted(recipe["student"]):
+    # Where nothing is trained, the copied layers are fitted to the teacher on the text or rows of the corpus.
+    has_corpus = isinstance(recipe.get("corpus"), Mapping)
+    is_trained = bool(recipe.get("stages"))
+    if has_corpus and not is_trained and not _says_whether_fitted(recipe["student"]):
         models = models.with_fit()
     chosen = dict(recipe)
     chosen["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)

@@ -72,10 +72,13 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     stages = _plan_stages(recipe, teacher, student)
     check_all_read(stages, teacher)
 
-    # A stage with a student of its own says nothing about the head of the recipe's student.
-    stages_of_student = [stage for stage in stages if stage.student is None]
-    # A masked language model's head is trained on text, the head of a task on labelled rows.
-    head_stages = [stage for stage in stages_of_student if stage.student_head is not None]
+    # The stages that train a head of the recipe's student. A stage may have a student of its own, an assistant.
+    head_stages = []
+    for stage in stages:
+        trains_assistant = stage.student is not None
+        if stage.student_head is not None and not trains_assistant:
+            head_stages.append(stage)
+    # The head of a task is trained on labelled rows. Another head, of a masked language model, is trained on text.
     task_stages = [stage for stage in head_stages if stage.pairing.has_labels]
     if recipe.evaluation.tasks and not task_stages:
         raise RecipeError(
@@ -84,15 +87,16 @@ def plan_checked(recipe: Recipe) -> RunPlan:
             "with a task."
         )
 
-    # These checks of the models need the outputs of the student's head, which depend on all stages.
-    student = with_outputs(student, head_stages)
+    # All stages together decide the outputs of the student's head. The models are checked with this head.
+    student_with_head = with_outputs(student, head_stages)
     for stage in stages:
-        _check_models_run(stage, student)
+        _check_models_run(stage, student_with_head)
     if teacher.sentence is not None and teacher.is_known_model:
         teacher.sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
 
-    start_rows, student = plan_start_rows(recipe, teacher, student)
-    plan = RunPlan(recipe, teacher, student, stages, start_rows)
+    # A recipe without stages may give the student the teacher's head, for its labelled rows.
+    start_rows, student_to_train = plan_start_rows(recipe, teacher, student_with_head)
+    plan = RunPlan(recipe, teacher, student_to_train, stages, start_rows)
     if recipe.evaluation.tasks:
         _check_scored_tasks(plan, last_stage=task_stages[-1])
     return plan

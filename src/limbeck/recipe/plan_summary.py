@@ -210,22 +210,27 @@ def _summarise_classes(stage: StagePlan) -> str:
 
 def _summarise_vectors(stage: StagePlan) -> str:
     """How both models make their vectors; the teacher's way is marked if it is only assumed."""
+    # The student's vectors are compared with the teacher's, so both are scaled to length one or neither is.
+    is_normalized = stage.vectors.normalize
     student = str(stage.vectors)
-    teacher = str(stage.teacher_vectors)
     if stage.kept_map is not None:
         student += f" + a map {stage.kept_map.inputs} → {stage.kept_map.outputs} that it keeps"
-    # The student's vectors are compared with the teacher's, so both are scaled to length one or neither is.
-    if stage.vectors.normalize:
+    if is_normalized:
         student += " + Normalize"
-        teacher += " + Normalize"
-    if not stage.teacher.is_known_model:
+
+    if stage.teacher.is_known_model:
+        teacher = f"by {stage.teacher_vectors}"
+        if is_normalized:
+            teacher += " + Normalize"
+        # Without files that say how, the way of the teacher is the usual one.
+        if stage.pairing.sentence is None:
+            teacher += ", since none of its files says how"
+    else:
+        # Only the outputs of such a teacher are known.
         teacher = "are those that are stored"
-        if stage.vectors.normalize:
+        if is_normalized:
             teacher += ", scaled to length one"
-        return f"the student's by {student}; the teacher's {teacher}"
-    if stage.pairing.sentence is None:
-        teacher += ", since none of its files says how"
-    return f"the student's by {student}; the teacher's by {teacher}"
+    return f"the student's by {student}; the teacher's {teacher}"
 
 
 def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:

@@ -226,18 +226,21 @@ def _chance_cell(score: float | None) -> Cell:
 def chance_by(
     guesser: str, key: str, columns: Sequence[studies.Column], models: Sequence[studies.Scores]
 ) -> float | None:
-    """Return the score of a guesser on a column, in percent; None where the guesser does not stand beside its scores.
+    """Return the score of a guesser on a column, in percent.
 
     Args:
         guesser: One of `GUESSERS`.
-        key: The key of a column or of an average. Averages have no guesser.
+        key: The key of a column or of an average.
         columns: The columns of the tables.
         models: The scores of the models.
+
+    Returns:
+        The score; None for an average, for a column of another guesser, and where the guesser's score is 0 or unknown.
     """
     for column in columns:
         if column.key != key or guesser_of(column.metric, column.kind) != guesser:
             continue
-        # All models are scored on the same rows, so any of them has it.
+        # All models are scored on the same rows, so the guesser's score is the same beside each of them.
         for model in models:
             figure = model.columns.get(key)
             if figure is not None and figure.chance:

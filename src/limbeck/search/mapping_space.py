@@ -209,10 +209,13 @@ def raise_floor(floor: int, layer: int) -> int:
 def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None = None) -> MappingSpace:
     """Return ELM's search space for an M-layer student of an N-layer teacher.
 
-    With k the smallest integer with 2^k > 2 N / M and Z = floor((m - 1) N / (2 M)):
-    g(m) in [Z + 1, Z + 2^k - 1] or none for m < M, and g(M) in [N - 2^k + 1, N], strictly increasing. Code 0 is none
-    and code c is Z + c; of the last layer, code c is N - 2^k + 1 + c. Teacher layers outside [1, N], which these
-    ranges reach for shallow students, do not exist.
+    The layer that student layer m learns from is g(m), and g is strictly increasing (`MappingSpace` sees to it). With k
+    the smallest integer with 2^k > 2 N / M and Z = floor((m - 1) N / (2 M)):
+
+    - m < M: g(m) is in [Z + 1, Z + 2^k - 1], or m learns from no layer. Code 0 is none, and code c is layer Z + c.
+    - m = M: g(M) is in [N - 2^k + 1, N]. Code c is layer N - 2^k + 1 + c.
+
+    For shallow students these ranges reach beyond [1, N], where there are no teacher layers.
 
     Args:
         student: The student's depth M.

@@ -27,10 +27,11 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
     """Check proxy tasks before any student is trained, and return the settings that their scores depend on.
 
     Args:
-        spec: Tasks, protocol, settings and the folder of their files.
+        spec: The tasks, the folder of their files, and how students are fine-tuned on them.
 
     Returns:
-        Plain values: `tasks`, the name of each with the fingerprint of its rows, and the protocol.
+        Plain values: `tasks`, the name of each with the fingerprint of its rows, and `preset`, `seeds` and `settings`
+        of the fine-tuning.
 
     Raises:
         RecipeError: for an unknown task or setting.
@@ -43,6 +44,7 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
             raise CorpusError(
                 f"{task.title} has no labelled split to score, so it cannot be a proxy task; leave this task out."
             )
+        # `data` is a fingerprint of the rows.
         fingerprints[task.name] = planned.data
     return {"tasks": fingerprints, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
 

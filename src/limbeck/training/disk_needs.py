@@ -67,18 +67,18 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
     """Return how many checkpoints of a stage lie on the disk at once."""
     training = DEFAULTS | stage.spec.training
     limit = training["save_total_limit"]
-    if limit is None:
-        # All checkpoints are kept.
-        interval = training["save_steps"]
-        if interval < 1:
-            # The interval is a share of all steps.
-            limit = int(1 / interval)
-        else:
-            # Where steps are not known before the text is read, there is at least the last checkpoint.
-            steps = training.get("max_steps", 1)
-            limit = max(1, int(steps // interval))
-    # A new checkpoint is written before the oldest one is removed.
-    count = int(limit) + 1
+    interval = training["save_steps"]
+    if limit is not None:
+        kept = int(limit)
+    elif interval < 1:
+        # All checkpoints are kept. The interval is a share of all steps.
+        kept = int(1 / interval)
+    else:
+        # All are kept. Where steps are not known before the text is read, there is at least the last checkpoint.
+        steps = training.get("max_steps", 1)
+        kept = max(1, int(steps // interval))
+    # While a checkpoint is written, the others are still there.
+    count = kept + 1
     # The checkpoint of the best step stays beside the newest ones.
     if training.get("load_best_model_at_end"):
         count += 1

@@ -251,12 +251,12 @@ class Loader(TrainerCallback):
     ) -> None:
         """Set the epoch of the sampler, and of rows that are masked anew every epoch.
 
-        The loop itself does not reach a sampler that is inside of another one. In a run that is resumed in the middle
-        of an epoch, `state.epoch` is a fraction.
+        The loop itself does not reach a sampler that is inside of another one.
         """
-        # The loop iterates over the loader of a schedule after this call, which then begins at that step.
+        # The loader of a schedule of lengths begins at this step when the loop, after this call, iterates over it.
         if self.by_length is not None:
             self.by_length.step = state.global_step
+        # `state.epoch` counts the epochs that are done. It is a fraction in a run that is resumed within an epoch.
         epoch = next_epoch(state.epoch or 0.0)
         if self.sampler is not None:
             self.sampler.set_epoch(epoch)

@@ -189,7 +189,7 @@ def _transformers_model(model: PreTrainedModel, title: str, sentence: SentencePo
 
 
 def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) -> LoopModel:
-    """Describe a module that is none of transformers, by the names of its blocks.
+    """Describe a module whose class is not from transformers, by the names of its blocks.
 
     Args:
         model: The module.
@@ -205,7 +205,8 @@ def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) 
     named = NamedModules(model, streams, title)
 
     def load(head: Head | None) -> PreTrainedModel:
-        # A head is not looked for: its scores are one of the streams that were named, and checked as these are.
+        # The head needs no loading: the user has named its scores among the streams, which are checked when they are
+        # read.
         return named
 
     facts = facts_of_shape(shape_of(named.config), title)

@@ -352,22 +352,23 @@ def _is_finite(student: PreTrainedModel) -> bool:
 def _finish(candidate: _Candidate) -> Trained:
     """Fill the parameters that no stage trained, as a run does, and gather the outcomes of all stages."""
     outcomes = candidate.outcomes
-    whole, _ = candidate.maker.finish(candidate.student, [outcome.record for outcome in outcomes])
+    # A run would write the list of the parameters that no stage trained into its record.
+    student, _ = candidate.maker.finish(candidate.student, [outcome.record for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)
-    # The last stage that teaches vectors says how the student makes them.
-    learned_of_vectors: Learned | None = None
-    for stage, learned_of_stage in zip(candidate.maker.stages, candidate.learned, strict=True):
+    # The maps behind the student's vectors are those of the last stage that teaches vectors.
+    learned_maps: Learned | None = None
+    for stage, maps_of_stage in zip(candidate.maker.stages, candidate.learned, strict=True):
         if stage.teaches_vectors:
-            learned_of_vectors = learned_of_stage
+            learned_maps = maps_of_stage
     held_out: dict[str, float] = {}
     if not diverged:
         held_out = outcomes[-1].held_out
     return Trained(
-        student=whole.eval(),
+        student=student.eval(),
         held_out=held_out,
         steps=sum(outcome.steps for outcome in outcomes),
         diverged=diverged,
-        learned=learned_of_vectors,
+        learned=learned_maps,
     )
 
 

@@ -567,7 +567,7 @@ class DistillationTrainer(Trainer):
     ) -> EvalLoopOutput:
         """Measure every term on held-out rows: totals and counts are summed, then divided once.
 
-        With scores on development rows that choose the best step, these are measured too.
+        If scores on development rows choose the best step, they are among the results too.
         """
         totals_and_counts, rows = self._sum_held_out(dataloader)
         values: dict[str, float] = {}
@@ -578,9 +578,9 @@ class DistillationTrainer(Trainer):
         values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in values)
         if self.score_task is not None and self.args.load_best_model_at_end:
             scores = on_main_rank(self.score_task)
-            # The callback that scores development rows logs these itself.
-            self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
             values |= scores
+            # `DevelopmentScores` logs the scores itself, so `log` leaves them out.
+            self._logged_elsewhere = {f"{metric_key_prefix}_{name}" for name in scores}
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
 

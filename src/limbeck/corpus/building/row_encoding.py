@@ -81,7 +81,7 @@ class RowEncoding:
         if not batch.rows:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         encoded = self.encoder.encode(batch.rows, report)
-        # In the order of the schema, which has a column only where one of the conditions below holds.
+        # The columns in the order of the schema, which has the same conditions.
         lengths = [len(ids) for ids in encoded.input_ids]
         columns: list[Any] = [encoded.input_ids, lengths]
         if LABELS in self.schema.names:
@@ -93,7 +93,7 @@ class RowEncoding:
             columns.append(batch.keys.view(np.int64))
         teacher_ids = encoded.input_ids
         if self.teacher_encoder is not None:
-            # Rows that the teacher cuts are no news: the report has those that the student reads only in part.
+            # The report tells only which rows the student reads in part, so the rows that the teacher cuts go nowhere.
             unused_report = SourceReport()
             encoded_for_teacher = self.teacher_encoder.encode(batch.rows, unused_report)
             teacher_ids = encoded_for_teacher.input_ids

@@ -56,7 +56,10 @@ def _read_whole_lines(
     line: int,
     marks_of_skipped: dict[int, int],
 ) -> Iterator[FoundText]:
-    """Iterate over lines, without those that are too long or that damage ends; see `read_lines`."""
+    """Iterate over lines, without those that are too long or that damage ends; the arguments are those of `read_lines`.
+
+    A line that is too long leaves its number and its quotation marks in `marks_of_skipped`.
+    """
     # The position behind the last line, and the number of this line.
     end = position
     number = line

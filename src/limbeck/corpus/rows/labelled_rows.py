@@ -64,8 +64,8 @@ class LabelledRow:
 def by_query(rows: Iterable[LabelledRow], report: SourceReport) -> list[LabelledRow]:
     """Return the rows of each query together, wherever they stood: queries in the order of their first rows.
 
-    Every document of a query is returned once. Rows of a query, a relevant and an irrelevant document (MS MARCO's
-    triples) name a document many times.
+    Every document of a query is returned once, though some data sets name it many times. In MS MARCO's triples, for
+    example, each row has a query, a relevant document and an irrelevant one.
 
     Args:
         rows: A row for each document of a query.
@@ -74,7 +74,7 @@ def by_query(rows: Iterable[LabelledRow], report: SourceReport) -> list[Labelled
     Raises:
         CorpusError: for a document with two relevances to the same query.
     """
-    # For each query, the first row of each of its documents.
+    # For each query (the text of a row), the first row of each of its documents (the second text, or pair).
     first_rows: dict[str, dict[str | None, LabelledRow]] = {}
     for row in rows:
         row_of_document = first_rows.setdefault(row.text, {})

@@ -165,8 +165,8 @@ def read_texts(
         first: Queries, or the first texts of pairs.
         second: Documents, or the second texts.
         reading: How they are read.
-        keep_for: A task, for which the vectors are kept until those of another task are: the same call then returns
-            them again. None keeps nothing.
+        keep_for: The task for which the vectors are kept in memory, so that the same call returns them again. They are
+            dropped as soon as vectors are kept for another task. None keeps nothing.
         report: Receives the share of the text that is read.
 
     Raises:
@@ -175,11 +175,11 @@ def read_texts(
     content = _content_of(name, reading)
     if keep_for is None:
         return _read_texts(name, content, first, second, reading, report)
-    vectors_by_reading = _kept_vectors(keep_for)
-    key = (name, content, tuple(first), tuple(second), reading)
-    if key not in vectors_by_reading:
-        vectors_by_reading[key] = _read_texts(name, content, first, second, reading, report)
-    return vectors_by_reading[key]
+    kept = _kept_vectors(keep_for)
+    call = (name, content, tuple(first), tuple(second), reading)
+    if call not in kept:
+        kept[call] = _read_texts(name, content, first, second, reading, report)
+    return kept[call]
 
 
 def are_kept(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading, keep_for: str) -> bool:
@@ -197,7 +197,7 @@ def _content_of(name: str, reading: TextReading) -> str:
     return " ".join([fingerprint_of(name), *lengths])
 
 
-@lru_cache(maxsize=1)  # The vectors of only one task are in memory.
+@lru_cache(maxsize=1)  # A call for another task drops the vectors of the one before.
 def _kept_vectors(task: str) -> dict[Any, VectorPairs]:
     """Return the vectors that are kept for a task, by the arguments of `read_texts`; at first there are none."""
     return {}

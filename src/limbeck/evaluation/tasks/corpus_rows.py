@@ -179,13 +179,25 @@ class TaskRows:
         values = ["task", described, self.split, list(self.classes), states]
         if self.layout != UNKNOWN_LAYOUT:
             values.append(self.layout)
-        # Earlier versions did not look at these. They are left out of built-in tasks, whose descriptions no user
-        # changes, and where they are not given, so that the fingerprints of those versions stay.
-        is_own_task = self.beside is not None
-        if is_own_task and self.definition.quotes is not None:
+        if self._is_of_user:
+            values += self._later_fields()
+        return values
+
+    @property
+    def _is_of_user(self) -> bool:
+        """Whether the task is a user's own and not one that comes with limbeck."""
+        return self.beside is not None
+
+    def _later_fields(self) -> list[Any]:
+        """Return what a fingerprint has of the fields that earlier versions of limbeck did not look at.
+
+        A field that is not given adds nothing, so that the fingerprints of those versions stay.
+        """
+        values: list[Any] = []
+        if self.definition.quotes is not None:
             values.append(["quotes", self.definition.quotes])
         hub = self.definition.hub
-        if is_own_task and hub is not None and hub.columns is not None:
+        if hub is not None and hub.columns is not None:
             values.append(["columns of the hub", hub.columns.model_dump(mode="json")])
         return values
 
