@@ -9,6 +9,7 @@ import time
 import pytest
 
 from limbeck.cli import start_notice
+from limbeck.cli.main import build_app
 from limbeck.cli.start_notice import announce_start
 
 
@@ -216,3 +217,9 @@ def test_a_start_that_prints_nothing_more_ends_its_line_in_a_terminal():
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert process.returncode == 0
     assert process.stderr.endswith("…\x1b[K\n".encode())
+
+
+def test_every_command_but_three_is_slow_to_start():
+    commands = set(build_app().commands)
+    assert commands - start_notice.SLOW_COMMANDS == {"methods", "schema", "status"}
+    assert commands >= start_notice.SLOW_COMMANDS

@@ -18,12 +18,16 @@ the vocabulary themselves, in chunks and from hidden vectors, since all scores w
 map* is a trained matrix from a stream of the student (width W_S) to the width of the teacher's stream (W_T).
 
 Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary
-and terms over whole samples have few products, which are not counted; their time is the reason why no step reaches
-100 % of its floor. The optimizer's floor is that of the bytes that it moves; see `Step.optimizer_bytes`.
+and terms over whole samples have few products, which are not counted.
+
+The *floor* of a part of a step is the time that its operations take at the highest rate of the device. What is not
+counted takes time too, so that no step reaches 100 % of its floor. The optimizer's floor is that of the bytes that it
+moves; see `Step.optimizer_bytes`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -92,20 +96,32 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
         if is_whole or recorder.stop_after == "context":
             attention_widths.append(shape.heads * shape.head_size)
 
-    # The *decoder* is the matrix of a language model's head that makes the logits of the vocabulary.
-    decoder = None
-    if any(key.name == "logits" for key in tap.keys):
-        decoder = tap.model.get_output_embeddings()
+    decoder = _decoder(tap)
     if decoder is None:
         return ForwardCost(weights, tuple(attention_widths))
-    # The other matrices of the head, which belong neither to the encoder nor to the decoder, are multiplied with every
-    # token. Parameters are compared by identity, since the decoder may share the encoder's embeddings.
+    weights += _further_numbers_of_head(tap, decoder)
+    return ForwardCost(weights, tuple(attention_widths), decoder=decoder.weight.numel())
+
+
+def _decoder(tap: taps.StreamTap) -> Any:
+    """Return the part of a language model's head that makes the logits of the vocabulary; None if none are read."""
+    reads_logits = any(key.name == "logits" for key in tap.keys)
+    return tap.model.get_output_embeddings() if reads_logits else None
+
+
+def _further_numbers_of_head(tap: taps.StreamTap, decoder: nn.Module) -> int:
+    """Count the entries of the matrices of a language model's head beside its decoder.
+
+    They belong neither to the encoder nor to the decoder, and are multiplied with every token.
+    """
+    # Parameters are compared by identity, since the decoder may share the encoder's embeddings.
     other_parts = {id(parameter) for parameter in (*tap.base.parameters(), *decoder.parameters())}
+    numbers = 0
     for parameter in tap.model.parameters():
         is_matrix = parameter.dim() == 2
         if is_matrix and id(parameter) not in other_parts:
-            weights += parameter.numel()
-    return ForwardCost(weights, tuple(attention_widths), decoder=decoder.weight.numel())
+            numbers += parameter.numel()
+    return numbers
 
 
 def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequence[int]) -> int:

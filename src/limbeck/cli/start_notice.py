@@ -21,7 +21,7 @@ SLOW_COMMANDS = frozenset(
         *("evaluate", "benchmark", "inspect", "export", "trim", "report", "validate", "recipe", "doctor"),
     )
 )
-"""Commands that import large libraries: a report those of its drawings, the others PyTorch."""
+"""Commands that import large libraries: `report` imports those that draw its pictures, all others import PyTorch."""
 _FIRST_SECONDS = 0.3
 """Seconds up to which a start is not worth a line."""
 _LINE_SECONDS = 8.0
@@ -95,6 +95,7 @@ class _Notice:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Have the line changed if PyTorch is imported, and find nothing."""
         if name == "torch" and self._words == _STARTING:
+            # The time comes first: as soon as the thread sees the new words, it may need the time.
             self._words_began = time.monotonic()
             self._words = _LOADING
         return None
@@ -104,10 +105,11 @@ class _Notice:
         self._ended.set()
         # A line that is being printed comes first.
         self._thread.join()
-        if self in sys.meta_path:  # It is asked to end again where something kept a stream of it.
+        # The notice may be ended a second time, by something that kept one of its streams and writes to it later.
+        if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name, stream in self._streams.items():
-            # Another may stand before the stream by now, and pass on to it what is written.
+            # A library may have put a stream of its own in this place, which writes to ours. That one stays.
             if getattr(sys, name) is stream:
                 setattr(sys, name, stream.stream)
 
