@@ -90,14 +90,25 @@ def _call_of(command: str, arguments: str) -> str:
     if command == "finish" and arguments.startswith(" "):
         folder = _as_text(arguments.strip())
         return f"limbeck.finish({folder})" if folder else ""
+    if command == "distill":
+        return _call_of_distill(arguments)
+    return ""
+
+
+def _call_of_distill(arguments: str) -> str:
+    """Return the call of Python for `limbeck distill`; empty for arguments that are not options alone."""
     options = list(_OF_A_COMMAND.finditer(arguments))
-    if command != "distill" or not options or "".join(option[0] for option in options) != arguments:
+    are_all_options = "".join(option[0] for option in options) == arguments
+    if not options or not are_all_options:
         return ""
     parts = []
     for option in options:
         name = option["option"]
         value = option["value"]
-        if name in _ARGUMENTS or (value is None and name not in SWITCHES):
+        # The argument of some options has another form in Python, which a message would have to explain.
+        has_other_form = name in _ARGUMENTS
+        lacks_value = value is None and name not in SWITCHES
+        if has_other_form or lacks_value:
             return ""
         if value is None:
             value = "True"

@@ -68,12 +68,13 @@ class StoredSide(Side):
         first, second = _keys_of(_Pairs(texts, roles), self.vectors)
         is_stored = store.has(np.concatenate([first, second]))
         missing = int((~is_stored).sum())
-        if missing and self._has_compared:
-            raise ModelError(
-                f"{missing} of {2 * len(texts)} texts to compare have no stored vectors of the teacher; run "
-                "`limbeck teach` with the recipe of this run, which adds them."
-            )
         if missing:
+            # A store is made with the sentences and passages to compare, or without any.
+            if self._has_compared:
+                raise ModelError(
+                    f"{missing} of {2 * len(texts)} texts to compare have no stored vectors of the teacher; run "
+                    "`limbeck teach` with the recipe of this run, which adds them."
+                )
             raise ModelError(
                 "The store has the teacher's vectors of whole texts only, not of their sentences and passages, so "
                 "these cannot be compared."

@@ -139,7 +139,8 @@ class Term:
 
         Args:
             streams: The teacher's streams, with all that the term names.
-            student: Returns the student's first stream for a transform, through the learned map where there is one.
+            student: Returns the student's first stream, through the learned map where there is one. A transform of the
+                teacher's streams may depend on it.
             course: The progress of the training.
         """
         import torch
@@ -148,8 +149,10 @@ class Term:
         if self.teacher_heads is not None:
             tensors = [self.teacher_heads.merge(tensor) for tensor in tensors]
         if self.transform is not None:
+            # A transform makes one target of all streams.
             with torch.no_grad():
-                tensors = [self.transform.make(student, tensors, course)]
+                target = self.transform.make(student, tensors, course)
+            tensors = [target]
         if self.normalise:
             tensors = [_of_unit_length(tensor) for tensor in tensors]
         return tensors

@@ -181,7 +181,8 @@ def _narrow_by_weights(roles: BlockRoles, maps: _Maps, maps_at_width: _Maps, nar
     row_strength = _strength(maps[roles.value].weight, maps[roles.attention_output].weight)
     head_strength = row_strength.view(source.heads, source.head_size).sum(1)
     heads = strongest(head_strength, student.heads)
-    # The rows of the leading dimensions of each head that is kept.
+    # A weight is [outputs, inputs], so that the rows of a map that reads are its units. Of each head that is kept, the
+    # first dimensions stay, as many as the student's heads have.
     dimensions = torch.arange(student.head_size, device=heads.device)
     head_rows = (heads[:, None] * source.head_size + dimensions).flatten()
 

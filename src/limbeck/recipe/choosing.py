@@ -307,9 +307,11 @@ def _describe_prompt(sentence: SentencePooling) -> str:
 def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _Choice:
     """Choose a stage on text, for a student that is fine-tuned later."""
     training: dict[str, Any] = dict(TEXT_TRAINING)
-    training.pop("max_steps")  # The budget gives the steps.
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_BLOCK
     budget = choose_budget(models, size_of_text(sources), tokens_per_step, PASSES)
+    # The budget gives the steps or the passes.
+    training.pop("max_steps")
+    training = budget.training | training
     if models.teacher.config.model_type in families:
         method = "minilmv2"
         reason = "relations of one layer fit students of any width and number of heads"
@@ -325,7 +327,7 @@ def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _
         "stages.0.training": budget.reason,
     }
     corpus = {"sources": sources, "unit": "document", "length": models.fit_length(_LENGTH_OF_BLOCK)}
-    stage = {"method": {"name": method}, "training": {**budget.training, **training}}
+    stage = {"method": {"name": method}, "training": training}
     return _Choice(corpus, [stage], reasons)
 
 

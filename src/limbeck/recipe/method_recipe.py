@@ -186,11 +186,13 @@ def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[
     recommended_stages = recommended.get("stages", [{} for _ in methods])
     stages = []
     for number, (stage_method, recommended_stage) in enumerate(zip(methods, recommended_stages, strict=True), start=1):
+        options = _written_options(stage_method | recommended_stage.get("method", {}))
         stage: dict[str, Any] = {}
         if len(methods) > 1:
             stage["name"] = f"stage-{number}"
+        # The order of the keys is that of the card. A recommended method or training is a part of the whole one, which
+        # takes its place.
         stage |= recommended_stage
-        options = _written_options(stage_method | recommended_stage.get("method", {}))
         stage["method"] = {"name": stage_method["name"], **options}
         stage["training"] = usual_training | recommended_stage.get("training", {})
         stages.append(stage)

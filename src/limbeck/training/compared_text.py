@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
@@ -32,6 +33,10 @@ _FIRST_TEXTS = 100
 """Held-out texts that are looked at before all of them, since they are enough in most runs."""
 _MOST_ADVISED = 0.5
 """Largest share of the documents that a warning advises to hold out."""
+_SPARE_SENTENCES = 1.5
+"""The sentences that are advised, as a multiple of the fewest that are enough: texts differ in their sentences."""
+_SPARE_DOCUMENTS = 2
+"""The documents that are advised, as a multiple of the fewest that are enough."""
 
 
 def warning_of_little_text(
@@ -143,14 +148,13 @@ def _advice(settings: CorpusSettings, manifest: Mapping[str, Any], held_out: int
     documents = manifest["documents"]
     if sentences == 0:
         return "Give other text, which has whole sentences."
-    # As many texts as have the sentences, when they are like the held-out ones; with some to spare, since they are not
-    # all alike.
-    wanted_texts = max(2 * FEWEST_DOCUMENTS, math.ceil(1.5 * FEWEST_QUERIES * held_out / sentences))
+    # As many texts as would have enough sentences, and some to spare, if they were like the held-out ones.
+    wanted_sentences = _SPARE_SENTENCES * FEWEST_QUERIES
+    wanted_texts = math.ceil(wanted_sentences * held_out / sentences)
+    wanted_texts = max(wanted_texts, _SPARE_DOCUMENTS * FEWEST_DOCUMENTS)
     # Of parallel text each language is a document, and one of them is compared.
     wanted = math.ceil(wanted_texts * manifest["held_out_documents"] / held_out)
 
-    # The share is one of the range of the documents' keys, so that of few documents more or fewer are held out than the
-    # share of them. The documents are in the cache, apart from those of a stream, whose number can only be estimated.
     keys = None
     if not settings.streaming:
         folder, _ = store_documents(settings, cache_root(None))
@@ -158,11 +162,7 @@ def _advice(settings: CorpusSettings, manifest: Mapping[str, Any], held_out: int
     # Whole percents, so that the number is short.
     for percent in range(1, math.floor(100 * _MOST_ADVISED) + 1):
         share = percent / 100
-        if keys is None:
-            number = math.floor(share * documents)
-        else:
-            held_below = held_out_threshold(keys, share, settings.held_out_documents)
-            number = int(np.count_nonzero(keys < np.uint64(held_below)))
+        number = _count_held_out(settings, share, keys, documents)
         if number >= wanted:
             about = "about " if keys is None else ""
             return (
@@ -170,6 +170,23 @@ def _advice(settings: CorpusSettings, manifest: Mapping[str, Any], held_out: int
                 f"{documents:,} documents."
             )
     return "Give more text."
+
+
+def _count_held_out(settings: CorpusSettings, share: float, keys: NDArray[np.uint64] | None, documents: int) -> int:
+    """Return how many documents would be held out with a share.
+
+    A document is held out if its key, a hash, is below a threshold. So the number is only about the share of them.
+
+    Args:
+        settings: The settings of the text.
+        share: The share.
+        keys: The lowest keys of the documents; None of a stream, whose number is then an estimate.
+        documents: Number of all documents.
+    """
+    if keys is None:
+        return math.floor(share * documents)
+    threshold = held_out_threshold(keys, share, settings.held_out_documents)
+    return int(np.count_nonzero(keys < np.uint64(threshold)))
 
 
 def amounts_of(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> Amounts:

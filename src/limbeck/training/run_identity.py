@@ -81,16 +81,10 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     if difference is None:
         return
     way_on = run.way_on(folder / paths.STUDENT)
+    # A run that was ended early is never trained on, whatever the recipe.
     if run.is_finished and run.ended_early is not None:
         raise OutputError(f"{way_on}.")
-    # A value of None means that the recipe does not set the key.
-    place, old, new = difference
-    if old is None:
-        settings = f"does not set {place}, but this recipe sets {new!r}"
-    elif new is None:
-        settings = f"has {place} = {old!r}, but this recipe does not set it"
-    else:
-        settings = f"has {place} = {old!r}, but this recipe has {new!r}"
+    settings = _describe_difference(*difference)
     # With its own recipe a finished run would only return its result.
     if run.is_finished:
         raise OutputError(
@@ -229,3 +223,18 @@ def _deciding_arguments(training: dict[str, Any], processes: int) -> dict[str, A
     deciding = {name: value for name, value in training.items() if name not in may_change}
     deciding["rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)"] = rows_a_step
     return deciding
+
+
+def _describe_difference(place: str, old: Any, new: Any) -> str:
+    """Return the difference between two recipes as the end of a sentence that begins with "The run".
+
+    Args:
+        place: The key.
+        old: Its value in the recipe of the run; None if that recipe does not set the key.
+        new: Its value in the recipe to go on with; None likewise.
+    """
+    if old is None:
+        return f"does not set {place}, but this recipe sets {new!r}"
+    if new is None:
+        return f"has {place} = {old!r}, but this recipe does not set it"
+    return f"has {place} = {old!r}, but this recipe has {new!r}"

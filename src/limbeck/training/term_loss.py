@@ -170,8 +170,9 @@ def _loss_from_hidden(term: Term, streams: BatchStreams, labels: Tensor | None) 
     hidden = streams.student[StreamKey("pre_logits", student_key.layer)]
     tensors = [hidden, streams.student[StreamKey("output_weight", student_key.layer)]]
     options["student_bias"] = streams.student.get(StreamKey("output_bias", student_key.layer))
-    # A term on hard labels has no streams of a teacher.
-    for teacher_key in term.teacher:
+    # A term on hard labels has no stream of a teacher, and any other term has one.
+    if term.teacher:
+        [teacher_key] = term.teacher
         tensors.append(streams.teacher[StreamKey("pre_logits", teacher_key.layer)])
         tensors.append(streams.teacher[StreamKey("output_weight", teacher_key.layer)])
         options["teacher_bias"] = streams.teacher.get(StreamKey("output_bias", teacher_key.layer))
@@ -179,10 +180,11 @@ def _loss_from_hidden(term: Term, streams: BatchStreams, labels: Tensor | None) 
     is_counted = _counted_rows(term, streams, labels)
     # In a packed batch hidden vectors are `[T, width]`, of the T real tokens alone, so padding has to go from labels
     # and mask too. Where only labelled tokens were scored, labels and mask are of these tokens already.
-    is_packed = hidden.dim() == 2 and not streams.labelled_only
-    if is_packed and labels is not None:
+    is_packed = hidden.dim() == 2
+    has_padding_beside = is_packed and not streams.labelled_only
+    if has_padding_beside and labels is not None:
         labels = labels[streams.is_token]
-    if is_packed and is_counted is not None:
+    if has_padding_beside and is_counted is not None:
         is_counted = is_counted[streams.is_token]
     if objective.takes_labels and labels is not None:
         tensors.append(labels)

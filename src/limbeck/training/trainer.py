@@ -286,7 +286,7 @@ class DistillationTrainer(Trainer):
         rows = self.train_dataset
         share_of_rows = int(_START_SHARE * self._rows_to_train_on())
         most_rows = min(max(share_of_rows, _LEAST_START_ROWS), _MOST_START_ROWS)
-        # Rows at equal distances, as many as the most, or all rows where they are fewer.
+        # Rows at equal distances. A distance is a whole number, so that some rows at the end may be left out.
         spacing = max(1, len(rows) // most_rows)
         end = min(len(rows), spacing * most_rows)
         chosen = range(0, end, spacing)
