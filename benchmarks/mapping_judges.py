@@ -18,11 +18,13 @@ one mapping, and the rank correlations of judges with the long training, with 95
 With OMP_NUM_THREADS=1 the processor seconds are those of an idle core, whatever else the machine does.
 
 DATA has `wikipedia-en`, `tatoeba/english.txt`, SICK and SQuAD 1.1. Rows are added as soon as they are measured; a
-stopped run goes on where it was. One part can be measured beside another, in a process of its own: `--only long`.
+stopped run goes on where it was. Several processes can measure at the same time: each takes the next group of mappings
+that no other process has, of all parts or of one (`--only long`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +79,7 @@ class Measurement:
     """
 
     def __init__(self, data: Path, work: Path, minutes: float) -> None:
+        work.mkdir(parents=True, exist_ok=True)
         self._work = work
         self._ends = time.monotonic() + 60 * minutes
         self._texts = Texts(data, work / "text")
@@ -172,17 +175,37 @@ class Measurement:
     def _missing(
         self, kind: str, mappings: Sequence[tuple[int, ...]], **fields: int
     ) -> Iterator[Sequence[tuple[int, ...]]]:
-        """Go through the mappings that have no row of a kind, in groups, until the minutes are over."""
-        measured = set()
-        for row in read_rows(RESULTS):
-            if row["kind"] == kind and all(row[name] == value for name, value in fields.items()):
-                measured.add(tuple(row["mapping"]))
-        missing = [mapping for mapping in mappings if mapping not in measured]
+        """Go through the mappings that have no row of a kind, in groups, until the minutes are over.
+
+        A group that another process measures is left to it.
+        """
+        missing = _without_row(kind, mappings, fields)
         for start in range(0, len(missing), TOGETHER):
             if time.monotonic() > self._ends:
                 print("The time is over; the same command goes on.", flush=True)
                 return
-            yield missing[start : start + TOGETHER]
+            group = missing[start : start + TOGETHER]
+            numbers = "-".join(str(value) for value in fields.values())
+            with (self._work / f"{kind}-{numbers}-{name_of(group[0])}.lock").open("w") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                # Another process may have measured the group by now.
+                group = _without_row(kind, group, fields)
+                if group:
+                    yield group
+
+
+def _without_row(
+    kind: str, mappings: Sequence[tuple[int, ...]], fields: Mapping[str, int]
+) -> Sequence[tuple[int, ...]]:
+    """Return the mappings that have no row of a kind with these values of fields."""
+    measured = set()
+    for row in read_rows(RESULTS):
+        if row["kind"] == kind and all(row[name] == value for name, value in fields.items()):
+            measured.add(tuple(row["mapping"]))
+    return [mapping for mapping in mappings if mapping not in measured]
 
 
 def measure(data: Path, work: Path, minutes: float, parts: Sequence[str]) -> None:
