@@ -105,10 +105,10 @@ def _call_of_distill(arguments: str) -> str:
     for option in options:
         name = option["option"]
         value = option["value"]
-        # The argument of some options has another form in Python, which a message would have to explain.
-        has_other_form = name in _ARGUMENTS
+        # The argument of some options has another name or form in Python, which a message would have to explain.
+        has_other_name = name in _ARGUMENTS
         lacks_value = value is None and name not in SWITCHES
-        if has_other_form or lacks_value:
+        if has_other_name or lacks_value:
             return ""
         if value is None:
             value = "True"

@@ -40,7 +40,7 @@ def test_a_fault_leaves_a_file_for_its_report(monkeypatch, capsys, tmp_path):
     folder, recipe = tmp_path / "run", tmp_path / "mine.yaml"
     folder.mkdir()
     recipe.write_text(RECIPE.format(folder=folder))
-    secrets = "storage=postgresql://me:pass@host/db", "--password=mine", "--api-token", "key-of-mine"
+    secrets = "storage=postgresql://me:pass@host/db", "--password=mine", "--api-key", "key-of-m@ine"
     for place in (tmp_path, folder):
         line = end(monkeypatch, capsys, KeyError("layers"), "distill", str(recipe), "--set", *secrets)
         file = Path(re.search("\\(a fault in limbeck; the details for a bug report are in '(.*)'\\)", line)[1])
@@ -49,14 +49,14 @@ def test_a_fault_leaves_a_file_for_its_report(monkeypatch, capsys, tmp_path):
     text = file.read_text()
     for part in ("torch ", "limbeck distill", "per_device_train_batch_size: 8", "Traceback", "raise error", "@host/db"):
         assert part in text
-    for secret in ("inTheRecipe", "inTheEnvironment", "pass@", "=mine", "key-of-mine"):
+    for secret in ("inTheRecipe", "inTheEnvironment", "pass@", "=mine", "key-of-m", "@ine"):
         assert secret not in text
 
 
 @pytest.mark.parametrize("option", [["--output", "{}"], ["--output={}"], ["-o", "{}"]])
 def test_the_file_is_in_the_folder_of_the_run(monkeypatch, capsys, tmp_path, option):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = tmp_path / "run"
+    folder = tmp_path / "rate=1e-4"
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     end(monkeypatch, capsys, KeyError("layers"), "distill", *(word.format(folder) for word in option))

@@ -104,7 +104,10 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
 
 
 def _decoder(tap: taps.StreamTap) -> Any:
-    """Return the part of a language model's head that makes the logits of the vocabulary; None if none are read."""
+    """Return the part of a language model's head that makes the logits of the vocabulary.
+
+    None if no logits are read, or if the model does not name this part.
+    """
     reads_logits = any(key.name == "logits" for key in tap.keys)
     return tap.model.get_output_embeddings() if reads_logits else None
 

@@ -23,17 +23,17 @@ _LONGEST_TEXT = 100_000
 """Characters of a YAML file in a report."""
 _OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
 """The line of a recipe that names its output folder; the group is the folder."""
-_SECRET_NAME = r"[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)"
+_SECRET_NAME = r"[\w-]*(?:token|secret|password|passwd|api[_-]?key|credentials?)"
 _SECRET_VALUE = r"[^\s@,}]+"
 _SECRETS = (
     # A value behind its name, such as `api_key=VALUE` or `"token": VALUE`.
     re.compile(rf"""({_SECRET_NAME}["']?\s*[=:]\s*){_SECRET_VALUE}""", re.IGNORECASE),
     # The value of an option, such as `--password VALUE`.
-    re.compile(rf"(--{_SECRET_NAME}\s+){_SECRET_VALUE}", re.IGNORECASE),
+    re.compile(rf"(--{_SECRET_NAME}[^\S\n]+)\S+", re.IGNORECASE),
     # The password in an address, such as `postgres://me:PASSWORD@host`.
     re.compile(rf"(://[^\s/:@]*:){_SECRET_VALUE}"),
-    # A token of the Hub.
-    re.compile(rf"(\bhf_){_SECRET_VALUE}"),
+    # A token of the Hub; a name that begins like one, such as `hf_token: `, is behind the first pattern.
+    re.compile(rf"""(\bhf_)(?![\w-]*["']?\s*[=:]){_SECRET_VALUE}""", re.IGNORECASE),
 )
 """Secrets in a report. The group of a pattern is the part before the secret, which stays."""
 
@@ -110,7 +110,10 @@ def _output_folders(arguments: Sequence[str], documents: Mapping[str, str]) -> I
     words = []
     for argument in arguments:
         # `--output=DIR` is one argument, and `--output DIR` two.
-        words += argument.split("=", maxsplit=1)
+        if argument.startswith("--"):
+            words += argument.split("=", maxsplit=1)
+        else:
+            words.append(argument)
     for option, value in pairwise(words):
         if option in ("--output", "-o"):
             yield Path(value.strip())

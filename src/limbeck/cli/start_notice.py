@@ -105,7 +105,8 @@ class _Notice:
         self._ended.set()
         # A line that is being printed comes first.
         self._thread.join()
-        # The notice may be ended a second time, by something that kept one of its streams and writes to it later.
+        # The notice may be ended a second time: when the process ends, or by something that kept one of its streams and
+        # writes to it later.
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name, stream in self._streams.items():

@@ -93,8 +93,8 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         try:
             runs.append((combination, plan_run(load_recipe(recipe))))
         except (RecipeError, ModelError) as error:
-            # The message begins with the place of the mistake in a recipe, such as `stages.0.method: `. The user wrote
-            # a plan, which has no such place.
+            # The message may begin with the place of the mistake in a recipe, such as `stages.0.method: `. The user
+            # wrote a plan, which has no such place.
             reason = _STAGE_PLACE.sub("", str(error))
             impossible.append(_Impossible(combination, reason))
 

@@ -380,8 +380,7 @@ class Pace:
         first_count, began = self._first
         if done == first_count or done >= total:
             return None
-        seconds_a_count = (now - began) / (done - first_count)
-        seconds = seconds_a_count * (total - done)
+        seconds = (now - began) * (total - done) / (done - first_count)
         if self._is_held_back(seconds, now):
             seconds = self._last_seconds
         else:
@@ -392,7 +391,7 @@ class Pace:
         return TimeLeft(seconds, form + self._work, is_counted_down=False)
 
     def _is_held_back(self, seconds: float, now: float) -> bool:
-        """Return whether the last estimate is told once more in place of a new one that is only a little longer.
+        """Return whether the last estimate is told again in place of one that is only a little longer; note since when.
 
         Args:
             seconds: The new estimate.

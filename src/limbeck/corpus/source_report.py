@@ -14,8 +14,9 @@ Item = TypeVar("Item")
 EXAMPLES_PER_PROBLEM = 5
 _EXAMPLES_SHOWN = 2
 _EXAMPLES_BEGIN = " (such as "
-_EXAMPLES_END = ")"
 """Stands before the examples of a problem in its line."""
+_EXAMPLES_END = ")"
+"""Stands behind them."""
 
 OTHER_COLUMN = "row without the column"
 """How the problem of a row begins that has no column of the text."""

@@ -126,7 +126,7 @@ def _first_tokens(encoding: Encoding, text: Text) -> list[bool]:
 
 def _begins_word(text: str, place: int) -> bool:
     """Return whether a word begins at a place: a character there, and a space or the beginning of the text before."""
-    if place == len(text) or text[place].isspace():
+    if place >= len(text) or text[place].isspace():
         return False
     return place == 0 or text[place - 1].isspace()
 

@@ -409,7 +409,8 @@ class _Work:
             # Without dropout, PyTorch's fast attention is the faster one for all but short samples.
             self._attend_fast(block, context)
             return
-        # A unit is one head of one sample. The buffers are those of the blocks before, so nothing is allocated.
+        # A unit is one head of one sample. The blocks that a thread computes share its buffers, which are allocated for
+        # the first block and for larger ones.
         units = self._take_operands(block)
         result = self._buffer("result", units.v.shape)  # [units, length, D]
         for rows in block.rows():

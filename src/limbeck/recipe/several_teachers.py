@@ -385,7 +385,7 @@ def stage_of_member(stage: StagePlan, member: TeacherMember) -> StagePlan:
             own_keys = tuple(_key_of_member(key, output_layer) for key in term.teacher)
             terms.append(replace(term, teacher=own_keys))
         elif has_layers_of_stage:
-            # The term reads layers, which come from one of the teachers alone.
+            # The term reads no combined stream. Layers and outputs of tokens come from one of the teachers alone.
             terms.append(term)
     vectors = finished_pooling(member.teacher.sentence)
     return replace(stage, teacher=member.teacher, terms=terms, teacher_vectors=vectors)

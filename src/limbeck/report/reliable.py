@@ -155,7 +155,7 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     """Return the measurements of a run without the figures on held-out text that are not reliable."""
     agreement = _reliable_agreement(evaluation.agreement)
 
-    # All retrievals are judged by the teacher's and by that of the untrained start.
+    # All retrievals of whole vectors are judged by the teacher's and by that of the untrained start.
     teacher_retrieval = evaluation.teacher.retrieval
     untrained_retrieval = None if evaluation.start is None else evaluation.start.untrained_retrieval
 
@@ -166,7 +166,7 @@ def reliable_figures(evaluation: RunEvaluation) -> RunEvaluation:
     student = evaluation.student.model_copy(update={"retrieval": reliable(evaluation.student.retrieval)})
     start = evaluation.start
     if start is not None:
-        # The agreements of the start and of the student are over the same pairs, so both are reliable or none.
+        # The agreements of the start and of the student are over the same pairs, so both are reliable, or neither is.
         start_agreement = None if agreement is None else start.agreement
         start_figures = {"agreement": start_agreement, "retrieval": reliable(start.retrieval)}
         start = start.model_copy(update=start_figures)

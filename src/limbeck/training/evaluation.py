@@ -221,7 +221,7 @@ def _untrained_start(
     except LimbeckError as error:
         return None, str(error)
     # A student that makes its vectors as its teacher does has the teacher's maps behind its pooling, as the untrained
-    # students have. Any other maps were trained with the student, so the untrained students have none.
+    # students do. Any other maps were trained with the student, so the untrained students have none.
     vectors = student_vectors
     if describe_pooling(student_vectors) != describe_pooling(teacher_vectors):
         vectors = pooling_alone(student_vectors)

@@ -256,7 +256,8 @@ class Loader(TrainerCallback):
         # The loader of a schedule of lengths begins at this step when the loop, after this call, iterates over it.
         if self.by_length is not None:
             self.by_length.step = state.global_step
-        # `state.epoch` counts the epochs that are done. It is a fraction in a run that is resumed within an epoch.
+        # `state.epoch` counts the epochs that are done. It is a fraction in a run that is resumed within an epoch. Of a
+        # stream or a schedule it is the share of all steps.
         epoch = next_epoch(state.epoch or 0.0)
         if self.sampler is not None:
             self.sampler.set_epoch(epoch)

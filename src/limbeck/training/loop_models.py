@@ -205,8 +205,8 @@ def _own_model(model: nn.Module, title: str, streams: Mapping[str, str] | None) 
     named = NamedModules(model, streams, title)
 
     def load(head: Head | None) -> PreTrainedModel:
-        # The head needs no loading: the user has named its scores among the streams, which are checked when they are
-        # read.
+        # The head needs no loading: its scores are one of the named streams, which `NamedModules` has checked. A method
+        # that reads scores which are not named was refused before, see `compose_for_loop`.
         return named
 
     facts = facts_of_shape(shape_of(named.config), title)

@@ -226,7 +226,7 @@ def _deciding_arguments(training: dict[str, Any], processes: int) -> dict[str, A
 
 
 def _describe_difference(place: str, old: Any, new: Any) -> str:
-    """Return the difference between two recipes as the end of a sentence that begins with "The run".
+    """Return the difference between two recipes as the words behind "The run in FOLDER".
 
     Args:
         place: The key.

@@ -93,7 +93,7 @@ class RowEncoding:
             columns.append(batch.keys.view(np.int64))
         teacher_ids = encoded.input_ids
         if self.teacher_encoder is not None:
-            # The report tells only which rows the student reads in part, so the rows that the teacher cuts go nowhere.
+            # The report tells which rows the student reads in part or not at all, and nothing of the teacher's reading.
             unused_report = SourceReport()
             encoded_for_teacher = self.teacher_encoder.encode(batch.rows, unused_report)
             teacher_ids = encoded_for_teacher.input_ids

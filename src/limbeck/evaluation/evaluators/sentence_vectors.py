@@ -166,7 +166,7 @@ def read_texts(
         second: Documents, or the second texts.
         reading: How they are read.
         keep_for: The task for which the vectors are kept in memory, so that the same call returns them again. They are
-            dropped as soon as vectors are kept for another task. None keeps nothing.
+            dropped as soon as another task keeps vectors or asks for its own. None keeps nothing.
         report: Receives the share of the text that is read.
 
     Raises:

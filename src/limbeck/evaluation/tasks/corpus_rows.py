@@ -179,13 +179,14 @@ class TaskRows:
         values = ["task", described, self.split, list(self.classes), states]
         if self.layout != UNKNOWN_LAYOUT:
             values.append(self.layout)
-        if self._is_of_user:
+        # No user changes the description of a built-in task, so these fields are left out of its fingerprint.
+        if self._is_of_file:
             values += self._later_fields()
         return values
 
     @property
-    def _is_of_user(self) -> bool:
-        """Whether the task is a user's own and not one that comes with limbeck."""
+    def _is_of_file(self) -> bool:
+        """Whether a file of the user describes the task, and not limbeck itself or a recipe."""
         return self.beside is not None
 
     def _later_fields(self) -> list[Any]:
