@@ -93,15 +93,20 @@ def descriptions(cls: type[BaseModel]) -> dict[str, str]:
         if issubclass(base, Strict):
             docstrings_by_class = _read_docstrings(base.__module__)
             docstrings |= docstrings_by_class.get(base.__name__, {})
-    return {
-        key: field.description or docstrings.get(name, "")
-        for (name, field), key in zip(cls.model_fields.items(), keys_of(cls), strict=True)
-    }
+    described = {}
+    for name, field in cls.model_fields.items():
+        described[_key_of(name, field)] = field.description or docstrings.get(name, "")
+    return described
 
 
 def keys_of(cls: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a part by the keys of documents: a field whose name Python has as a word has an alias."""
-    return {field.alias or name: field for name, field in cls.model_fields.items()}
+    """Return the fields of a part by the keys of documents."""
+    return {_key_of(name, field): field for name, field in cls.model_fields.items()}
+
+
+def _key_of(name: str, field: FieldInfo) -> str:
+    """Return the key of a field in documents: its alias or its name. Keys that are words of Python need an alias."""
+    return field.alias or name
 
 
 @cache

@@ -160,14 +160,14 @@ class _Gaps:
         # What was compared: a text may be in several batches.
         self._batch_count = 0
         self._texts: set[Text] = set()
-        self._longest = 0
+        self._most_tokens = 0
         # By output the largest difference and the largest value of each batch.
         self._largest: dict[str, list[Tensor]] = {}
         self._scales: dict[str, list[Tensor]] = {}
         # The cosine of each vector. For each decision whether it is equal, and the divergence of its probabilities;
         # the decisions on a text count once, in the first batch that has it.
         self._cosines: list[Tensor] = []
-        self._are_equal: list[Tensor] = []
+        self._decisions_are_equal: list[Tensor] = []
         self._divergences: list[Tensor] = []
         # The same of all tokens of a head that labels words, whose decisions are on the first token of each word.
         self._tokens_are_equal: list[Tensor] = []
@@ -177,7 +177,7 @@ class _Gaps:
         """Take in the outputs of both models on a batch, by name."""
         self._batch_count += 1
         is_new = self._take_in_texts(batch)
-        self._longest = max(self._longest, int(batch.valid.sum(1).max()))
+        self._most_tokens = max(self._most_tokens, int(batch.valid.sum(1).max()))
         # The output whose cosines are measured: sentence vectors, or hidden states where there are none.
         vectors = SENTENCE if SENTENCE in export else HIDDEN
         for name, exported in export.items():
@@ -234,7 +234,7 @@ class _Gaps:
         if self._facts.has_several:
             # Most answers are no, so that the text is the decision: all of its answers have to be equal.
             is_equal = is_equal.all(-1)
-        self._are_equal.append(is_equal)
+        self._decisions_are_equal.append(is_equal)
         self._divergences.append(_kl(source, export))
 
     def differences(self) -> Differences:
@@ -246,8 +246,8 @@ class _Gaps:
         equal_decisions = None
         decisions = None
         mean_kl = None
-        if self._are_equal:
-            are_equal = torch.cat([each.flatten() for each in self._are_equal])
+        if self._decisions_are_equal:
+            are_equal = torch.cat([each.flatten() for each in self._decisions_are_equal])
             decisions = are_equal.numel()
             # Texts of white space alone have no words.
             if decisions:
@@ -259,7 +259,7 @@ class _Gaps:
         return Differences(
             texts=len(self._texts),
             batches=self._batch_count,
-            tokens=self._longest,
+            tokens=self._most_tokens,
             largest={name: float(torch.stack(values).max()) for name, values in self._largest.items()},
             scale={name: float(torch.stack(values).max()) for name, values in self._scales.items()},
             cosine=cosine,

@@ -537,7 +537,8 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
             # Earlier versions cut such a text into several blocks, all with the key of the whole one.
             identity.append("one block")
     if encoding.student_length:
-        student_reading, _ = encoding.readings
+        # Student and teacher have two tokenizers. The first of the two readings is the student's.
+        student_reading = encoding.readings[0]
         identity.append([student_reading.encoder.fingerprint(), encoding.student_length, student_reading.reads_prompts])
     if encoding.shared is not None:
         identity.append({"shared_with": encoding.shared.encoder.fingerprint()})
