@@ -6,6 +6,7 @@ weights is measured, whose speed is that of a trained one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +106,42 @@ def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
     return size, forward
 
 
+class _TimedCase(NamedTuple):
+    """The times of all models on texts of one number and one length.
+
+    Attributes:
+        batch: Number of the texts.
+        length: Tokens of each text.
+        times: The seconds of each pass, by model.
+        spreads: Median and percentiles of these times, by model; see `timing.summarise`.
+        demand: The demand for each core while they were timed, see `timing.CoreDemand`; None where another device than
+            a CPU computed.
+    """
+
+    batch: int
+    length: int
+    times: dict[str, list[float]]
+    spreads: dict[str, dict[str, float]]
+    demand: float | None
+
+    def is_busy_during(self, name: str) -> bool:
+        """Whether the machine was busy while a model was timed."""
+        spread = self.spreads[name]
+        return timing.is_unsteady(spread["p10_ms"], spread["p90_ms"], demand=self.demand)
+
+
+class _Compared(NamedTuple):
+    """The speed of a model beside the first.
+
+    Attributes:
+        speedup: How many times as fast it is; None where the shapes of the two cannot give it.
+        note: Why there is no speedup, or that the machine was busy; empty where nothing is to be said.
+    """
+
+    speedup: float | None
+    note: str
+
+
 def measure_models(
     names: Sequence[str],
     *,
@@ -151,7 +188,7 @@ def measure_models(
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     _check_memory(models, cases, dtype, device)
 
-    # Ids of 0 are in every vocabulary.
+    # The work of each model beside that of the first. Ids of 0 are in every vocabulary.
     shortest_text = torch.zeros((1, min(lengths)), dtype=torch.long, device=device)
     work_ratios = {name: _work_ratios(encoders[names[0]], encoders[name], shortest_text) for name in names}
 
@@ -163,30 +200,15 @@ def measure_models(
     for index, (batch, length) in enumerate(cases):
         progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
         token_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
-        core_demand = timing.CoreDemand(torch.get_num_threads())
-        passes = time_passes(
-            encoders,
-            token_ids,
-            seconds=seconds / len(cases),
-            warmup=warmup,
-            tell=tell_rounds(progress, f"{batch} x {length} tokens"),
-        )
-        # Programs on the CPU hardly slow down another device.
-        demand = core_demand.for_each_core() if device.type == "cpu" else None
-        times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
-        spread_of_model = {name: summarise(times_of_model) for name, times_of_model in times.items()}
-        for name, times_of_model in times.items():
+        case = _time_case(encoders, token_ids, seconds=seconds / len(cases), warmup=warmup, report=progress)
+        for name, times in case.times.items():
             size, forward = sizes[name]
-            spread = spread_of_model[name]
-            spreads = (spread_of_model[names[0]], spread)
-            is_busy = any(timing.is_unsteady(times["p10_ms"], times["p90_ms"], demand=demand) for times in spreads)
-            ratio = speedup(times[names[0]], times_of_model)
-            rounds = len(times_of_model)
-            reason = _note_on_shapes(ratio, work_ratios[name], rounds, is_busy=is_busy)
-            note = reason
-            if is_busy and not reason:
-                note = _BUSY
-            row = {
+            spread = case.spreads[name]
+            compared = _compare(case, names[0], name, work_ratios[name])
+            note = None
+            if compared.note:
+                note = f"at {batch} x {length} tokens {compared.note}"
+            row: Row = {
                 "model": name,
                 **size,
                 "megaflops_per_token": forward.operations([length]) / length / 1e6,
@@ -194,12 +216,12 @@ def measure_models(
                 "device_type": device.type,
                 "batch": batch,
                 "length": length,
-                "rounds": rounds,
+                "rounds": len(times),
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                "speedup": None if reason else ratio,
-                "note": f"at {batch} x {length} tokens {note}" if note else None,
+                "speedup": compared.speedup,
+                "note": note,
             }
             rows.append(tidy(row))
     return rows
@@ -248,6 +270,56 @@ def _note_on_shapes(ratio: float, work_ratios: _WorkRatios, rounds: int, *, is_b
         "The machine was busy, or the rounds were few, so no speedup is given; measure again on an idle machine, with "
         "more --seconds."
     )
+
+
+def _time_case(
+    encoders: Mapping[str, nn.Module], token_ids: Tensor, *, seconds: float, warmup: int, report: Report
+) -> _TimedCase:
+    """Time the passes of all models in turns, on the same texts.
+
+    Args:
+        encoders: The models by name.
+        token_ids: The texts, `[batch, length]`.
+        seconds: Time for all passes together.
+        warmup: Passes of each model that are not counted.
+        report: Receives the progress.
+    """
+    batch, length = token_ids.shape
+    core_demand = timing.CoreDemand(torch.get_num_threads())
+    passes = time_passes(
+        encoders,
+        token_ids,
+        seconds=seconds,
+        warmup=warmup,
+        tell=tell_rounds(report, f"{batch} x {length} tokens"),
+    )
+    # Programs on the CPU hardly slow down another device.
+    demand = None
+    if token_ids.device.type == "cpu":
+        demand = core_demand.for_each_core()
+    times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
+    spreads = {name: summarise(times_of_model) for name, times_of_model in times.items()}
+    return _TimedCase(batch, length, times, spreads, demand)
+
+
+def _compare(case: _TimedCase, first: str, name: str, work_ratios: _WorkRatios) -> _Compared:
+    """Compare the times of a model with those of the first.
+
+    Args:
+        case: The times.
+        first: The name of the first model.
+        name: The name of the model, which may be the first itself.
+        work_ratios: The work of the first model beside that of this one.
+    """
+    is_busy = case.is_busy_during(first) or case.is_busy_during(name)
+    times = case.times[name]
+    ratio = speedup(case.times[first], times)
+    reason_against = _note_on_shapes(ratio, work_ratios, len(times), is_busy=is_busy)
+    if reason_against:
+        return _Compared(None, reason_against)
+    if is_busy:
+        return _Compared(ratio, _BUSY)
+    return _Compared(ratio, "")
 
 
 def _load(name: str, lengths: Sequence[int], dtype: torch.dtype, device: torch.device) -> PreTrainedModel:

@@ -86,6 +86,21 @@ class Examined(NamedTuple):
     damage: str | None = None
 
 
+class _Compared(NamedTuple):
+    """The result of comparing the files of a listing with their hashes.
+
+    Attributes:
+        damage: The first damage in words; None where there is none.
+        states_with_hashes: The state of each file with its hash last, by name, for other processes. Files that may be
+            changing just now are left out.
+        has_read_a_file: Whether a hash was not known before, so that there is something new to remember.
+    """
+
+    damage: str | None
+    states_with_hashes: dict[str, list[Any]]
+    has_read_a_file: bool
+
+
 def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = True) -> Examined:
     """Compare the files that a listing names, beside it, with the hashes that it gives.
 
@@ -103,38 +118,57 @@ def examine(path: Path, *, members: set[str] | None = None, reads_files: bool = 
     if damage is not None:
         return Examined(damage=damage)
 
+    folder = path.parent
     files = listing["files"]
     remembered: dict[tuple[Any, ...], str] = {}
     if members is not None:
         unlisted = members - set(files)
         if unlisted:
             return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
-        remembered = _remembered_hashes(path.parent)
+        remembered = _remembered_hashes(folder)
+    compared = _compare_files(folder, files, remembered, reads_files=reads_files)
+    if compared.damage is not None:
+        return Examined(damage=compared.damage)
+    if members is not None and compared.has_read_a_file:
+        _remember(folder, compared.states_with_hashes)
+    return Examined(listing)
 
-    # The state of each file with its hash, to be remembered for other processes.
+
+def _compare_files(
+    folder: Path, files: dict[str, Any], remembered: dict[tuple[Any, ...], str], *, reads_files: bool
+) -> _Compared:
+    """Compare files with the hashes of a listing, up to the first that is damaged.
+
+    Args:
+        folder: Where the files are.
+        files: The size and hash of each file, by its name.
+        remembered: Hashes that processes have noted, by the name and state of the file.
+        reads_files: Whether files whose hashes are not remembered are read. Without it they count as damaged.
+    """
     states_with_hashes: dict[str, list[Any]] = {}
     has_read_a_file = False
     for name, facts in files.items():
+        file = folder / name
         try:
-            state = _state(path.parent / name)
+            state = _state(file)
             # This process or another one may know the hash of the file in this state.
             digest = _hashes_read.get(state) or remembered.get((name, *state))
             # A file of another size has changed, so it need not be read.
             has_its_size = state.size == facts["bytes"]
             if digest is None and has_its_size and reads_files:
-                digest = _hash_and_note(path.parent / name, state)
+                digest = _hash_and_note(file, state)
                 has_read_a_file = True
         except OSError as error:
-            return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
+            damage = f"{name!r:.80} cannot be read ({error.strerror})"
+            return _Compared(damage, states_with_hashes, has_read_a_file)
         if digest != facts[_SEAL]:
-            return Examined(damage=f"{name!r:.80} has changed since it was written")
+            damage = f"{name!r:.80} has changed since it was written"
+            return _Compared(damage, states_with_hashes, has_read_a_file)
         # A file that may be changing just now has no note in `_hashes_read`. Its hash is not remembered.
         may_remember = state in _hashes_read
         if may_remember:
             states_with_hashes[name] = [*state, digest]
-    if has_read_a_file and members is not None:
-        _remember(path.parent, states_with_hashes)
-    return Examined(listing)
+    return _Compared(None, states_with_hashes, has_read_a_file)
 
 
 def _damage_of_listing(path: Path, listing: dict[str, Any]) -> str | None:

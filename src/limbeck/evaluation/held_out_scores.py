@@ -1,7 +1,7 @@
 """`measure_task`: scores of teacher and student on the held-out labelled rows of a run's corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,34 @@ from limbeck.models import families, inference, streams, taps
 
 FEWEST_ROWS = 2
 """Fewest held-out rows that are scored."""
+
+
+class _ReadRows(NamedTuple):
+    """Held-out rows as both models read them.
+
+    Attributes:
+        batches: The inputs of the two models.
+        labels: The labels of each batch; empty where the rows have none.
+        groups: The number of the group of each prediction, see `HeldOutRows`.
+    """
+
+    batches: list[Batch]
+    labels: list[Tensor]
+    groups: NDArray[np.int64]
+
+
+class _Answers(NamedTuple):
+    """Predictions of several models for the same held-out rows, in the form of the labels.
+
+    Attributes:
+        student: The student's.
+        teacher: The teacher's; None without a teacher.
+        starts: Those of each untrained student.
+    """
+
+    student: NDArray[Any]
+    teacher: NDArray[Any] | None
+    starts: list[NDArray[Any]]
 
 
 def measure_task(
@@ -60,9 +88,67 @@ def measure_task(
             "corpus.held_out."
         )
     kind = KINDS[task]
+    read = _read_rows(rows, collate, kind, batch_size)
+    held_out = HeldOutRows(read.groups, _classes_of(student, kind))
+
+    # The untrained students read what the student reads.
+    student_batches = [batch.student for batch in read.batches]
+    report_student = named(report, "scoring held-out rows, the student")
+    student_predictions = _predict(student, student_batches, kind, report_student)
+    gives_one_answer = len(student_predictions.unique(dim=0)) == 1
+    student_answers = student_predictions.numpy()
+    figures = records.TaskFigures(
+        task=task,
+        metric=kind.held_out_metric,
+        rows=len(rows),
+        # Records have the field only where it is true.
+        only_answer=gives_one_answer or None,
+    )
+    if kind.facts.has_queries:
+        figures.queries = len(np.unique(held_out.groups))
+
+    # The answers of the students are compared with the teacher's, which need no labels.
+    teacher_answers = None
+    if teacher is not None:
+        teacher_batches = [batch.teacher for batch in read.batches]
+        report_teacher = named(report, "scoring held-out rows, the teacher")
+        teacher_answers = _predict(teacher, teacher_batches, kind, report_teacher).numpy()
+        _note_agreement(figures, kind, student_answers, teacher_answers, held_out)
+    answers_of_starts = []
+    for number, start in enumerate(starts, start=1):
+        report_start = named(report, f"scoring held-out rows, {name_of_start(number, len(starts))}")
+        answers_of_start = _predict(start, student_batches, kind, report_start)
+        answers_of_starts.append(answers_of_start.numpy())
+    if teacher_answers is not None:
+        agreements = [kind.held_out_agreement(answers, teacher_answers, held_out) for answers in answers_of_starts]
+        figures.start_agreement = highest(agreement.value for agreement in agreements)
+
+    # The answers of all models are compared with the labels.
+    if not labelled:
+        figures.labelled = False
+        return figures
+    labels = torch.cat(read.labels).numpy()
+    _note_scores(figures, kind, _Answers(student_answers, teacher_answers, answers_of_starts), labels, held_out)
+    return figures
+
+
+def _read_rows(
+    rows: Any,
+    collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, Tensor]],
+    kind: Kind,
+    batch_size: int,
+) -> _ReadRows:
+    """Divide held-out rows into batches, and take the labels out of them.
+
+    Args:
+        rows: The rows.
+        collate: Function that makes a batch of rows.
+        kind: The kind of their task.
+        batch_size: Rows of a batch.
+    """
     batches: list[Batch] = []
-    labels_of_batches = []
-    groups_of_batches = []
+    labels_of_batches: list[Tensor] = []
+    groups_of_batches: list[NDArray[np.int64]] = []
     for first in range(0, len(rows), batch_size):
         end = min(first + batch_size, len(rows))
         rows_of_batch = [rows[index] for index in range(first, end)]
@@ -73,60 +159,67 @@ def measure_task(
             labels_of_batches.append(kind.held_out_labels(columns))
         groups_of_batches.append(kind.held_out_groups(rows_of_batch, columns, first=first))
         batches.append(read_batch(columns))
-    held_out = HeldOutRows(np.concatenate(groups_of_batches), _classes_of(student, kind))
+    return _ReadRows(batches, labels_of_batches, np.concatenate(groups_of_batches))
 
-    # The student's answers are compared with the teacher's, and then both with the labels.
-    report_student = named(report, "scoring held-out rows, the student")
-    student_answers = _predict(student, [batch.student for batch in batches], kind, report_student)
-    gives_one_answer = len(student_answers.unique(dim=0)) == 1
-    figures = records.TaskFigures(
-        task=task,
-        metric=kind.held_out_metric,
-        rows=len(rows),
-        # Records have the field only where it is true.
-        only_answer=gives_one_answer or None,
-    )
-    if kind.facts.has_queries:
-        figures.queries = len(np.unique(held_out.groups))
-    teacher_answers = None
-    if teacher is not None:
-        report_teacher = named(report, "scoring held-out rows, the teacher")
-        teacher_answers = _predict(teacher, [batch.teacher for batch in batches], kind, report_teacher).numpy()
-        agreement = kind.held_out_agreement(student_answers.numpy(), teacher_answers, held_out)
-        figures.metric = agreement.metric
-        figures.agreement = agreement.value
-        interval = kind.held_out_agreement_interval(student_answers.numpy(), teacher_answers, held_out)
-        if interval is not None:
-            figures.agreement_interval = list(interval)
-    answers_of_starts = []
-    for number, start in enumerate(starts, start=1):
-        report_start = named(report, f"scoring held-out rows, {name_of_start(number, len(starts))}")
-        answers_of_start = _predict(start, [batch.student for batch in batches], kind, report_start)
-        answers_of_starts.append(answers_of_start.numpy())
-    if teacher_answers is not None:
-        agreements = [kind.held_out_agreement(answers, teacher_answers, held_out) for answers in answers_of_starts]
-        figures.start_agreement = highest(agreement.value for agreement in agreements)
 
-    if not labelled:
-        figures.labelled = False
-        return figures
-    labels = torch.cat(labels_of_batches).numpy()
-    main, *further = _scores_of_both(kind, student_answers.numpy(), teacher_answers, labels, held_out)
-    if teacher is not None and main.metric != figures.metric:
+def _note_agreement(
+    figures: records.TaskFigures,
+    kind: Kind,
+    student: NDArray[Any],
+    teacher: NDArray[Any],
+    held_out: HeldOutRows,
+) -> None:
+    """Add the agreement of student and teacher to the figures, with its metric and its interval.
+
+    Args:
+        figures: The figures.
+        kind: The kind of the task.
+        student: The student's predictions.
+        teacher: The teacher's.
+        held_out: The groups and the classes of the predictions.
+    """
+    agreement = kind.held_out_agreement(student, teacher, held_out)
+    figures.metric = agreement.metric
+    figures.agreement = agreement.value
+    interval = kind.held_out_agreement_interval(student, teacher, held_out)
+    # Records have the field only where there is an interval.
+    if interval is not None:
+        figures.agreement_interval = list(interval)
+
+
+def _note_scores(
+    figures: records.TaskFigures,
+    kind: Kind,
+    answers: _Answers,
+    labels: NDArray[Any],
+    held_out: HeldOutRows,
+) -> None:
+    """Add the scores by labels to the figures: of student and teacher, of the untrained students, and at chance.
+
+    Args:
+        figures: The figures, which may have an agreement.
+        kind: The kind of the task.
+        answers: The predictions of the models.
+        labels: The labels.
+        held_out: The groups and the classes of the predictions.
+    """
+    main, *further = _scores_of_both(kind, answers.student, answers.teacher, labels, held_out)
+    # `metric` was that of the agreement, which keeps its name where it is another one.
+    if answers.teacher is not None and main.metric != figures.metric:
         figures.agreement_metric = figures.metric
     figures.metric = main.metric
     figures.student = main.student
     figures.teacher = main.teacher
     figures.further = further
-    intervals = kind.held_out_intervals(student_answers.numpy(), labels, held_out)
+
+    intervals = kind.held_out_intervals(answers.student, labels, held_out)
     figures.intervals = {metric: list(ends) for metric, ends in intervals.items()}
     scores_of_starts = []
-    for answers in answers_of_starts:
-        scores = kind.held_out_scores(answers, labels, held_out)
+    for answers_of_start in answers.starts:
+        scores = kind.held_out_scores(answers_of_start, labels, held_out)
         scores_of_starts.append({score.metric: score.value for score in scores})
     figures.start = best_scores(scores_of_starts)
     figures.chance = dict(kind.held_out_chance(labels, held_out))
-    return figures
 
 
 def _scores_of_both(

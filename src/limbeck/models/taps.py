@@ -62,6 +62,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         pooling: str | SentenceHead = "mean",
         from_hidden: bool = False,
     ) -> None:
+        # The model and the streams.
         self.model = model
         self.base = base_model(model)
         self.depth = depth(model.config)
@@ -69,31 +70,33 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self.sentence_head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
         for key in self.keys:
             _check_key(key, self.depth)
+        names = {key.name for key in self.keys}
+        reads_attention = not names.isdisjoint(OF_ATTENTION)
         self.recorder = Recorder.plan((_source_of(key) for key in self.keys), self.depth)
-        self._handles: list[torch.utils.hooks.RemovableHandle] = []
-
-        # The head, and the logits that it makes or leaves unmade.
         self._last_hidden = StreamKey("hidden", self.depth)
         self._reads_last_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
-        self._runs_head = any(key.name == "logits" for key in self.keys)
+
+        # The head, which runs for its logits alone.
+        self._runs_head = "logits" in names
         self._from_hidden = from_hidden
         # The map onto the vocabulary; None for the heads of tasks, which have no such map.
         self._decoder: Any = None
         if self._runs_head:
             self._decoder = model.get_output_embeddings()
-        # Both are of the running forward: the tokens to score, which the hook before the decoder reads, and the parts
-        # of logits, which it writes when it leaves these unmade.
-        self._scored: Tensor | None = None
-        self._logit_parts: dict[StreamKey, Tensor] = {}
 
         # Packing needs the tap's own attention, which keeps samples apart. It replaces SDPA, transformers' default, but
         # not another attention that the user chose.
         family = family_of(model.config)
         self._shares_blocks = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
-        reads_attention = any(key.name in OF_ATTENTION for key in self.keys)
-        self._packs = family.packs and (reads_attention or self._previous_attention == "sdpa")
+        may_replace_attention = reads_attention or self._previous_attention == "sdpa"
+        self._packs = family.packs and may_replace_attention
         self._taps_attention = reads_attention or self._packs
+
+        # The state of the running forward: the tokens to score, which the hook before the decoder reads, and the parts
+        # of logits, which it writes when it leaves these unmade.
+        self._scored: Tensor | None = None
+        self._logit_parts: dict[StreamKey, Tensor] = {}
 
         # A family outside of the table is run without a tap, while the model is still whole. The tap's streams are
         # verified by that run.
@@ -102,16 +105,28 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             run_without_tap = run_whole(self.base)
         if drop_above and not self._shares_blocks:
             self._drop_above(family)
-        # Each block once, also if it serves several layers.
+        # Each block once, also if it serves several layers; dropped blocks are not among them.
         self._blocks = list(dict.fromkeys(blocks(model)))
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
         tap_points.attach_dropout(model)
         self._install(family)
         if run_without_tap is not None:
-            try:
-                self._verify(run_without_tap)
-            except ModelError:
-                self.close()
-                raise
+            self._verify_or_close(run_without_tap)
+
+    def _verify_or_close(self, run_without_tap: WholeRun) -> None:
+        """Refuse a model whose streams are wrong, and take the tap off it again.
+
+        Args:
+            run_without_tap: A run of the model from before it had the tap.
+
+        Raises:
+            ModelError: if one of the streams is not found in that run.
+        """
+        try:
+            self._verify(run_without_tap)
+        except ModelError:
+            self.close()
+            raise
 
     def _drop_above(self, family: Family) -> None:
         """Remove the parts of the model that never run: blocks above the last stream, and the end of its block."""

@@ -94,14 +94,16 @@ def choose_recipe(
     sources = [str(place) for place in places]
     if not sources:
         raise RecipeError("'corpus' is empty: give a file, folder or data set.")
+    named_columns = columns or {}
     spec = _teacher_spec(teacher)
     models = choose_models(spec, student)
-    choice = _choose_stages(models, sources, columns or {})
+    choice = _choose_stages(models, sources, named_columns)
+    chooses_fit = not _says_whether_fitted(student)
     # Where nothing is trained, the copied layers are fitted to the teacher on the text or the rows.
-    if not trains and not _says_whether_fitted(student):
+    if chooses_fit and not trains:
         models = models.with_fit()
 
-    # The teacher may be named `package:NAME`.
+    # A teacher may be named `package:NAME`.
     _, _, name_alone = (spec.name or spec.model).rpartition(":")
     recipe: dict[str, Any] = {"name": f"{short_model_name(name_alone)}-{models.size}{_width_in_name(models)}"}
     if output is not None:
@@ -114,18 +116,29 @@ def choose_recipe(
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
 
-    # Budgets depend on the speed of the machine, and an earlier version may have chosen otherwise. A run that is
-    # continued keeps what it began with.
     saved_recipe = recipe_of_run(output) if resume else None
-    recipe = with_held_out(recipe, named=columns or {}, saved_recipe=saved_recipe)
+    recipe = with_held_out(recipe, named=named_columns, saved_recipe=saved_recipe)
     if saved_recipe is not None:
-        for key in ("stages", "reasons"):
-            if key in saved_recipe:
-                recipe[key] = saved_recipe[key]
-        saved_student = saved_recipe.get("student") or {}
-        if "initialise" in saved_student and not _says_whether_fitted(student):
-            recipe["student"]["initialise"] = saved_student["initialise"]
+        _keep_choices(recipe, saved_recipe, keeps_start=chooses_fit)
     return recipe
+
+
+def _keep_choices(recipe: dict[str, Any], saved_recipe: Mapping[str, Any], *, keeps_start: bool) -> None:
+    """Put the choices of a run that is continued in the place of those of its new recipe.
+
+    Budgets depend on the speed of the machine, and an earlier version may have chosen otherwise.
+
+    Args:
+        recipe: The new recipe, which is changed.
+        saved_recipe: The recipe that the run began with.
+        keeps_start: Whether the student's start was limbeck's choice too, and no wish of the user.
+    """
+    for key in ("stages", "reasons"):
+        if key in saved_recipe:
+            recipe[key] = saved_recipe[key]
+    saved_student = saved_recipe.get("student") or {}
+    if keeps_start and "initialise" in saved_student:
+        recipe["student"]["initialise"] = saved_student["initialise"]
 
 
 def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:

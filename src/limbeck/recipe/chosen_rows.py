@@ -53,11 +53,14 @@ def choose_rows(
     Raises:
         LimbeckError: for rows that are missing, or do not have the columns of the task.
     """
-    if len(sources) == 1 and (sources[0] in TASKS or is_own_task(sources[0])):
+    # A task may be named, in place of the sources or beside them.
+    is_name_of_task = len(sources) == 1 and (sources[0] in TASKS or is_own_task(sources[0]))
+    if is_name_of_task:
         return {"task": sources[0]}
     task_keys = named.get("task")
     if isinstance(task_keys, str):
         return {"sources": sources, "task": task_keys}
+
     # The keys that name columns stand in the task, except for that of the texts.
     named_columns = dict(task_keys or {})
     if "text_column" in named:
@@ -67,6 +70,7 @@ def choose_rows(
         kinds = [named_columns["kind"]]
     for source in sources:
         check_source(source)
+
     # A teacher that tags words (`of_words`) reads rows of words, and any other one rows of texts.
     of_words = KINDS[head].of_words
     if _hold_texts_alone(sources, teacher, of_words=of_words):
@@ -80,17 +84,9 @@ def choose_rows(
         likeliest_kind = kinds[0]
         return {"sources": sources, "task": {"kind": likeliest_kind}}
 
-    for kind in kinds:
-        corpus = _corpus_of_kind(kind, first_row.columns, named_columns)
-        if corpus is not None:
-            return {"sources": sources, **corpus}
-    # Rows whose label the user names are never taken for rows without labels.
-    names_label = "label_column" in named_columns or "label_columns" in named_columns
-    if not names_label:
-        for kind in kinds:
-            corpus = _unlabelled_corpus(kind, first_row.columns, named_columns)
-            if corpus is not None:
-                return {"sources": sources, **corpus}
+    corpus = _corpus_by_columns(kinds, first_row.columns, named_columns)
+    if corpus is not None:
+        return {"sources": sources, **corpus}
     _refuse_missing_columns(first_row, named_columns)
     raise RecipeError(
         f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
@@ -98,6 +94,31 @@ def choose_rows(
         "form or the name of a task, name the columns with --text-column and --label-column, or write a recipe "
         "(`limbeck recipe --example task`)."
     )
+
+
+def _corpus_by_columns(
+    kinds: Sequence[str], columns: set[str], named_columns: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the keys of a corpus of the first kind that the columns fit; None where they fit none.
+
+    Args:
+        kinds: The kinds, in the order in which they are tried: all with labels, and then all without.
+        columns: The columns of the rows.
+        named_columns: The columns that the user names, by their keys in a recipe.
+    """
+    for kind in kinds:
+        corpus = _corpus_of_kind(kind, columns, named_columns)
+        if corpus is not None:
+            return corpus
+    # Rows whose label the user names are never taken for rows without labels.
+    names_label = "label_column" in named_columns or "label_columns" in named_columns
+    if names_label:
+        return None
+    for kind in kinds:
+        corpus = _unlabelled_corpus(kind, columns, named_columns)
+        if corpus is not None:
+            return corpus
+    return None
 
 
 def _refuse_missing_columns(first_row: _FirstRow, named: Mapping[str, Any]) -> None:

@@ -69,7 +69,7 @@ def plan_stage(
         task = corpus.task.kind
         labelled = corpus.task.labelled
 
-    # The two models of the stage, and the terms between them.
+    # The two models of the stage.
     assistant = _assistant_of(stage, earlier)
     stage_teacher = _plan_stage_teacher(stage, teacher, assistant)
     own_student = None
@@ -78,6 +78,8 @@ def plan_stage(
             own_student = plan_student(stage.student, stage_teacher)
     # The student that this stage trains.
     learner = own_student or student
+
+    # The terms between them, and the heads that these read.
     pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence, labelled=labelled)
     terms = compose_terms(stage, pairing, place)
     check_combined(terms, pairing, stage_teacher, place)
@@ -85,25 +87,15 @@ def plan_stage(
     teacher_head = needed_head(terms, pairing, "teacher")
     with at_place(place):
         check_family(learner.config, student_head)
-        for member in stage_teacher.members:
-            if teacher_head is not None and member.teaching is None:
-                _check_teacher_head(teacher_head, member, assistant)
+        _check_teacher_heads(teacher_head, stage_teacher, assistant)
 
-    # Its training and its text.
+    # Its training, and the settings of its text.
     check_stage_training(stage, place, recipe.seed, terms, evaluates=corpus.held_out != 0)
     check_steps(stage, place, corpus)
     settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
     settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
     check_combined_text(settings, stage_teacher, place)
-    # A teacher that reads rows has stored outputs, which are found by the text of a row.
-    if stage_teacher.facts.reads == "rows":
-        # Of several teachers, one may be a model whose layers are read: `check_combined` has checked their terms.
-        if stage_teacher.combination is None:
-            check_text_level(terms, pairing, place)
-        check_text_unchanged(stage, place, settings, stage_teacher.facts.title)
-        # Without the teacher's tokenizer, its outputs are of texts as they are, not cut to a length.
-        has_outputs_alone = any(member.tokenizer is None for member in stage_teacher.members)
-        settings = settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
+    settings = _with_keys(settings, stage, place, terms, pairing, stage_teacher)
 
     # The tokens that its two models read, and their sentence vectors.
     reading = _plan_reading(stage, place, settings, terms, pairing, learner, stage_teacher)
@@ -126,12 +118,74 @@ def plan_stage(
         mask_tokens=masked_share(stage, terms, pairing, place),
         whole_tokenizer=reading.whole_tokenizer,
     )
-    # The student's configuration was derived from its teacher's, which also gives it the teacher's outputs. They are
-    # right where it learns the teacher's scores. Where it learns labels alone, its outputs are the classes of its rows.
-    learns_labels_alone = student_head is not None and teacher_head is None
-    if own_student is not None and learns_labels_alone:
-        return replace(plan, student=with_outputs(own_student, [plan]))
-    return plan
+    return _with_own_outputs(plan)
+
+
+def _check_teacher_heads(head: Head | None, teacher: TeacherInfo, assistant: StagePlan | None) -> None:
+    """Refuse teachers without the head whose scores the terms read.
+
+    Args:
+        head: The head; None where the terms read no scores.
+        teacher: The teacher, or several.
+        assistant: The earlier stage whose student teaches, or None.
+    """
+    if head is None:
+        return
+    for member in teacher.members:
+        # A teaching in place of the model gives scores without a head.
+        if member.teaching is None:
+            _check_teacher_head(head, member, assistant)
+
+
+def _with_keys(
+    settings: CorpusSettings | LabelledSettings,
+    stage: StageSpec,
+    place: str,
+    terms: Sequence[Term],
+    pairing: Pairing,
+    teacher: TeacherInfo,
+) -> CorpusSettings | LabelledSettings:
+    """Add the keys of texts for a teacher with stored outputs, which are found by the text of a row.
+
+    Args:
+        settings: The settings of the stage's text.
+        stage: The stage.
+        place: Where it stands in the recipe.
+        terms: Its terms.
+        pairing: Its models, and the task of its corpus.
+        teacher: Its teacher.
+
+    Returns:
+        The settings with keys; as they are for a teacher that reads tokens.
+
+    Raises:
+        RecipeError: for terms that stored outputs do not have, and for text that is changed.
+    """
+    has_stored_outputs = teacher.facts.reads == "rows"
+    if not has_stored_outputs:
+        return settings
+    # Of several teachers, one may be a model whose layers are read: `check_combined` has checked their terms.
+    if teacher.combination is None:
+        check_text_level(terms, pairing, place)
+    check_text_unchanged(stage, place, settings, teacher.facts.title)
+    # Without the teacher's tokenizer, its outputs are of texts as they are, not cut to a length.
+    has_outputs_alone = any(member.tokenizer is None for member in teacher.members)
+    return settings.model_copy(update={"text_keys": True, "whole_texts": has_outputs_alone})
+
+
+def _with_own_outputs(plan: StagePlan) -> StagePlan:
+    """Give the student of a stage alone the classes of its rows, where it learns labels alone.
+
+    Its configuration was derived from its teacher's, which also gives it the teacher's outputs. They are right where it
+    learns the teacher's scores.
+
+    Raises:
+        RecipeError: see `with_outputs`.
+    """
+    learns_labels_alone = plan.student_head is not None and plan.teacher_head is None
+    if plan.student is None or not learns_labels_alone:
+        return plan
+    return replace(plan, student=with_outputs(plan.student, [plan]))
 
 
 def _assistant_of(stage: StageSpec, earlier: Sequence[StagePlan]) -> StagePlan | None:

@@ -1,7 +1,7 @@
 """Several runs beside each other: tables with a row for each run, and figures of their quality."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
@@ -238,6 +238,53 @@ def _joined(details: Sequence[str]) -> str:
     return "; ".join(detail for detail in details if detail)
 
 
+@dataclass
+class _JudgedRuns:
+    """Runs with their figures of quality, gathered for plots.
+
+    Attributes:
+        models: The students that are drawn.
+        labels: Names of the figures that they are judged by.
+        teacher_paths: Names or paths of their teachers.
+        teacher_qualities: The values of the teachers, rounded; without those that are not known.
+        sources: The sources of each run whose teacher's value is not known.
+        without_figure: The runs that are left out of both plots, each with the reason.
+        without_latency: Those that are left out of the plot against latency alone, likewise.
+        too_good: The runs whose figure is on the data that chose their step.
+    """
+
+    models: list[MeasuredModel] = field(default_factory=list)
+    labels: set[str] = field(default_factory=set)
+    teacher_paths: set[str] = field(default_factory=set)
+    teacher_qualities: set[float] = field(default_factory=set)
+    sources: set[tuple[str, ...]] = field(default_factory=set)
+    without_figure: list[str] = field(default_factory=list)
+    without_latency: list[str] = field(default_factory=list)
+    too_good: list[str] = field(default_factory=list)
+
+    @property
+    def have_common_axes(self) -> bool:
+        """Whether all are judged by one figure, on the same text, and have one teacher.
+
+        Where the teacher has different values of one figure, these were measured on different text. Without a value of
+        the teacher the names of the files alone tell the rows of two runs apart.
+        """
+        have_one_figure = len(self.labels) == 1
+        have_one_teacher = len(self.teacher_paths) == 1
+        have_same_text = len(self.teacher_qualities) <= 1 and len(self.sources) <= 1
+        return have_one_figure and have_one_teacher and have_same_text
+
+    @property
+    def teacher(self) -> MeasuredModel | None:
+        """The teacher of runs with common axes; None where its value is not known."""
+        if not self.teacher_qualities:
+            return None
+        [quality] = self.teacher_qualities
+        [path] = self.teacher_paths
+        # Its latency is 1, as a share of its own.
+        return MeasuredModel(short_model_name(path) or "teacher", quality, latency=1.0)
+
+
 def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     """Draw the quality of runs, also against latency, where all are judged by one figure and have one teacher.
 
@@ -247,58 +294,57 @@ def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
     The latency of a student is given as a share of the teacher's, since each run has timed the teacher beside its
     student: milliseconds of different runs cannot be compared.
     """
-    models = []
-    labels = set()
-    teacher_paths = set()
-    teacher_qualities = set()
-    texts = set()
-    # Of runs that are left out of both plots, and of those that are left out of the plot against latency alone.
-    without_figure = []
-    without_latency = []
-    too_good = []
-    for title, run in runs:
-        quality = quality_of(run)
-        if quality is None or run.record.evaluation is None:
-            without_figure.append(f"{title} ({reason_without_quality(run)})")
-            continue
-        if quality.caution:
-            without_figure.append(f"{title} (its {quality.label} is {quality.caution})")
-            continue
-        if quality.chose_step:
-            too_good.append(title)
-        labels.add(quality.label)
-        teacher_paths.add(run.record.teacher.name_or_path)
-        # Two measurements of one teacher on the same rows may differ in the last digits.
-        if quality.teacher is not None:
-            teacher_qualities.add(round(quality.teacher, 3))
-        else:
-            # Without the teacher's value the names of the files alone tell the rows of two runs apart.
-            corpus = run.record.corpus or CorpusText()
-            texts.add(tuple(corpus.sources))
-        batch = run.record.evaluation.first_batch
-        speedup = reliable_speedup(batch)
-        share_of_latency = 1 / speedup if speedup else None
-        if not speedup:
-            reason = "it has no reliable speedup" if batch.speedup else "its latency was not measured"
-            without_latency.append(f"{title} ({reason})")
-        models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
-    # Runs that are judged by different figures, or learned from different teachers, have no common axes. Nor have runs
-    # whose teacher has different values of one figure: these were measured on different text.
-    if len(labels) != 1 or len(teacher_paths) != 1 or len(teacher_qualities) > 1 or len(texts) > 1:
+    judged = _judge_runs(runs)
+    if not judged.have_common_axes:
         return
-    [label] = labels
-    # The common teacher is drawn too, before its students. Its latency is 1, as a share of its own.
+    [label] = judged.labels
+    models = judged.models
     teacher_quality = None
-    if teacher_qualities:
-        [teacher_quality] = teacher_qualities
-        [teacher_path] = teacher_paths
-        teacher_name = short_model_name(teacher_path) or "teacher"
-        models.insert(0, MeasuredModel(teacher_name, teacher_quality, latency=1.0))
-    selection = _selection(without_figure, too_good)
+    # The common teacher is drawn too, before its students.
+    teacher = judged.teacher
+    if teacher is not None:
+        models = [teacher, *models]
+        teacher_quality = teacher.quality
+    selection = _selection(judged.without_figure, judged.too_good)
     yield from quality_rows(models, label, teacher_quality, selection=selection)
-    selection = _selection([*without_figure, *without_latency], too_good)
+    selection = _selection([*judged.without_figure, *judged.without_latency], judged.too_good)
     latency = "latency relative to the teacher's"
     yield from quality_against_latency(models, label, latency, front=False, selection=selection)
+
+
+def _judge_runs(runs: TitledRuns) -> _JudgedRuns:
+    """Gather the figures of runs, and the reasons for which some have none."""
+    judged = _JudgedRuns()
+    for title, run in runs:
+        quality = quality_of(run)
+        evaluation = run.record.evaluation
+        if quality is None or evaluation is None:
+            judged.without_figure.append(f"{title} ({reason_without_quality(run)})")
+            continue
+        if quality.caution:
+            judged.without_figure.append(f"{title} (its {quality.label} is {quality.caution})")
+            continue
+        if quality.chose_step:
+            judged.too_good.append(title)
+        judged.labels.add(quality.label)
+        judged.teacher_paths.add(run.record.teacher.name_or_path)
+        if quality.teacher is not None:
+            # Two measurements of one teacher on the same rows may differ in the last digits.
+            judged.teacher_qualities.add(round(quality.teacher, 3))
+        else:
+            corpus = run.record.corpus or CorpusText()
+            judged.sources.add(tuple(corpus.sources))
+
+        batch = evaluation.first_batch
+        speedup = reliable_speedup(batch)
+        share_of_latency = None
+        if speedup:
+            share_of_latency = 1 / speedup
+        else:
+            reason = "it has no reliable speedup" if batch.speedup else "its latency was not measured"
+            judged.without_latency.append(f"{title} ({reason})")
+        judged.models.append(MeasuredModel(title, quality.student, quality.interval, share_of_latency))
+    return judged
 
 
 def _selection(left_out: Sequence[str], too_good: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,23 @@ _SPARE_DOCUMENTS = 2
 """The documents that are advised, as a multiple of the fewest that are enough."""
 
 
+class _SentenceCount(NamedTuple):
+    """The distinct sentences of some texts.
+
+    Attributes:
+        documents: Number of the texts that have any.
+        sentences: Number of the sentences.
+    """
+
+    documents: int
+    sentences: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether they are enough to judge a student by its agreement."""
+        return self.documents >= FEWEST_DOCUMENTS and self.sentences >= FEWEST_QUERIES
+
+
 def warning_of_little_text(
     plan: RunPlan, corpora: Sequence[AnyCorpus], tokenizer: PreTrainedTokenizerBase, console: Console
 ) -> str:
@@ -67,29 +84,39 @@ def warning_of_little_text(
         return ""
 
     # Sentences are counted in the first texts, and in all of them only where these are too few.
-    has_enough_sentences = False
-    for some_texts in (texts[:_FIRST_TEXTS], texts):
-        sentences_of = [sentences for sentences in distinct_sentences(list(map(text_of, some_texts))) if sentences]
-        sentences = sum(map(len, sentences_of))
-        if len(sentences_of) >= FEWEST_DOCUMENTS and sentences >= FEWEST_QUERIES:
-            has_enough_sentences = True
-            break
-    if has_enough_sentences and amounts.pairs >= FEWEST_QUERIES:
+    count = _count_sentences(texts[:_FIRST_TEXTS])
+    if not count.is_enough:
+        count = _count_sentences(texts)
+    if count.is_enough and amounts.pairs >= FEWEST_QUERIES:
         return ""
+    # Passages are counted only where the agreement is not enough.
     if amounts.retrieval_pairs >= FEWEST_QUERIES and _count_passages(texts) >= FEWEST_QUERIES:
         return ""
 
     # More text does not help where the recipe asks for few pairs.
-    if has_enough_sentences:
+    if count.is_enough:
         return (
             f"evaluation.pairs is {amounts.pairs:,}, which is too few to judge the student: it takes at least "
             f"{FEWEST_QUERIES}. Start again with --overwrite --set evaluation.pairs={Amounts().pairs}."
         )
-    counts = f"{counted(len(texts), 'document')}, with {counted(sentences, 'sentence')}"
+    # Here all texts were counted.
+    counts = f"{counted(len(texts), 'document')}, with {counted(count.sentences, 'sentence')}"
+    advice = _advice(settings, corpora[0].manifest, len(texts), count.sentences)
     return (
         f"The held-out text is too little to judge the student: {counts}. It takes at least {FEWEST_DOCUMENTS} "
-        f"documents and {FEWEST_QUERIES} sentences. {_advice(settings, corpora[0].manifest, len(texts), sentences)}"
+        f"documents and {FEWEST_QUERIES} sentences. {advice}"
     )
+
+
+def _count_sentences(texts: Sequence[_Text]) -> _SentenceCount:
+    """Count the distinct sentences of texts."""
+    documents = 0
+    sentences = 0
+    for sentences_of_text in distinct_sentences(list(map(text_of, texts))):
+        if sentences_of_text:
+            documents += 1
+            sentences += len(sentences_of_text)
+    return _SentenceCount(documents, sentences)
 
 
 def measures_of_text(texts: Sequence[_Text] | None, amounts: Amounts) -> list[str]:

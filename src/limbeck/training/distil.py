@@ -90,36 +90,21 @@ def distil(
         if is_finished:
             print_plain(console, _describe_finished(record.run))
             return _read_finished(folder)
-
-        # `limbeck finish` may have been killed after it ended a stage, whose other steps nothing can take any more.
         if resume and not ends_early:
-            ends_early = ranks.on_main_rank(partial(_was_being_ended, record.run, folder))
-            if ends_early:
-                line = "`limbeck finish` was stopped before it was done; the run is ended now, and not trained on."
-                print_plain(console, line, "yellow")
+            ends_early = _goes_on_ending(record.run, folder, console)
 
         # The libraries below are silenced: limbeck itself says what matters.
         with endings_recorded(record, folder), quiet():
-            seeds = {"run": recipe.seed}
             if resume:
-                changes = ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
-                record.run.steps_changes += changes
-                for change in changes:
-                    print_plain(console, f"{change}.", "yellow")
+                _add_steps_changes(plan, folder, record, console)
+            seeds = {"run": recipe.seed}
             record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
             with activity(console, "loading the teacher's tokenizer"):
                 run = Run(plan, folder, record, console, callbacks, ends_early=ends_early)
-            # A run that ends early trains nothing; without a checkpoint it is refused.
-            begins_again = resume and not ends_early and not has_saved(folder)
-            if plan.stages and begins_again:
-                line = "No checkpoint was saved before the run ended, so the training begins again at step 0."
-                print_plain(console, line, "yellow")
-            if plan.stages and not resume:
-                _warn_of_random_start(plan, console)
-                _tell_other_layers(plan, console)
-                missing_head = describe_missing_head(plan.stages)
-                if missing_head is not None:
-                    print_plain(console, missing_head, "yellow")
+            if resume:
+                _tell_new_beginning(run)
+            else:
+                _tell_start(plan, console)
             if plan.start_rows.obstacle:
                 warn(
                     console,
@@ -127,7 +112,10 @@ def distil(
                     f"{plan.start_rows.obstacle}",
                 )
             run.train()
-            metrics = _measure(run) if measures else {}
+
+            metrics: dict[str, Any] = {}
+            if measures:
+                metrics = _measure(run)
             record.set("running", evaluation=metrics)
             distilled = DistilledStudent(folder, record.run, metrics)
             if write_cards is not None:
@@ -136,6 +124,52 @@ def distil(
             # The status is set last: a finished run is never taken up again.
             record.set("finished")
             return distilled
+
+
+def _goes_on_ending(run: records.Run, folder: Path, console: Console) -> bool:
+    """Return whether `limbeck finish` was ending a resumed run, which then has to be ended; a line says so.
+
+    The command may have been killed after it ended a stage, whose other steps nothing can take any more.
+
+    Args:
+        run: The run's record.
+        folder: The run's folder.
+        console: Where the line goes.
+    """
+    was_being_ended = ranks.on_main_rank(partial(_was_being_ended, run, folder))
+    if was_being_ended:
+        line = "`limbeck finish` was stopped before it was done; the run is ended now, and not trained on."
+        print_plain(console, line, "yellow")
+    return was_being_ended
+
+
+def _add_steps_changes(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> None:
+    """Add to the record, and print, the new numbers of steps of a resumed run."""
+    changes = ranks.on_main_rank(partial(_new_steps_changes, plan, folder, record.run))
+    record.run.steps_changes += changes
+    for change in changes:
+        print_plain(console, f"{change}.", "yellow")
+
+
+def _tell_new_beginning(run: Run) -> None:
+    """Print that the training of a resumed run begins again, where nothing of it was saved."""
+    # A run that ends early trains nothing; without a checkpoint it is refused.
+    begins_again = not run.ends_early and not has_saved(run.folder)
+    if run.plan.stages and begins_again:
+        line = "No checkpoint was saved before the run ended, so the training begins again at step 0."
+        print_plain(run.console, line, "yellow")
+
+
+def _tell_start(plan: RunPlan, console: Console) -> None:
+    """Print the remarks on a new student: a random start, other layers than its own to learn from, a missing head."""
+    # Without stages nothing is trained.
+    if not plan.stages:
+        return
+    _warn_of_random_start(plan, console)
+    _tell_other_layers(plan, console)
+    missing_head = describe_missing_head(plan.stages)
+    if missing_head is not None:
+        print_plain(console, missing_head, "yellow")
 
 
 def _warn_of_random_start(plan: RunPlan, console: Console) -> None:

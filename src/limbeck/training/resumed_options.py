@@ -122,20 +122,15 @@ def _refused_training(
         return None
     minutes = options.get("minutes")
     steps = options.get("steps")
+    # The run's own training, and a way out for the messages.
     counts_steps = all(steps_of(stage) is not None for stage in stages)
-    end_early = "" if is_finished else f", end the run early with `limbeck finish {shlex.quote(str(folder))}`"
     amounts = " and ".join(_amount_of(folder, number, stage) for number, stage in enumerate(stages, start=1))
+    end_early = ""
+    if not is_finished:
+        end_early = f", end the run early with `limbeck finish {shlex.quote(str(folder))}`"
+
     if minutes is not None:
-        own_minutes = _minutes_of_run(folder, stages)
-        if own_minutes is not None and math.isclose(own_minutes, minutes):
-            return None
-        change_steps = end_early
-        if all(can_change_steps(folder, number, stage) for number, stage in enumerate(stages, start=1)):
-            change_steps = ", give --steps to change it (not below the steps that are done)"
-        return (
-            f"--minutes cannot change for a run that has begun, and the run in '{folder}' trains for {amounts}; "
-            f"leave --minutes out{change_steps}"
-        )
+        return _refused_minutes(folder, stages, minutes, amounts=amounts, end_early=end_early)
     if steps == 0:
         return f"--steps 0 trains nothing, but the run in '{folder}' has begun; leave --steps out{end_early}"
     if steps is not None and not counts_steps:
@@ -144,6 +139,30 @@ def _refused_training(
             f"leave --steps out{end_early}"
         )
     return None
+
+
+def _refused_minutes(
+    folder: Path, stages: Sequence[Mapping[str, Any]], minutes: float, *, amounts: str, end_early: str
+) -> str | None:
+    """The refusal of other minutes than the run's own; None for these.
+
+    Args:
+        folder: The run's folder.
+        stages: The documents of its stages.
+        minutes: The minutes that the call gives.
+        amounts: How long the stages train, in words.
+        end_early: A way out where the steps cannot change, with a comma before it; empty where the run is finished.
+    """
+    own_minutes = _minutes_of_run(folder, stages)
+    if own_minutes is not None and math.isclose(own_minutes, minutes):
+        return None
+    way_out = end_early
+    if all(can_change_steps(folder, number, stage) for number, stage in enumerate(stages, start=1)):
+        way_out = ", give --steps to change it (not below the steps that are done)"
+    return (
+        f"--minutes cannot change for a run that has begun, and the run in '{folder}' trains for {amounts}; "
+        f"leave --minutes out{way_out}"
+    )
 
 
 def _amount_of(folder: Path, number: int, stage: Mapping[str, Any]) -> str:

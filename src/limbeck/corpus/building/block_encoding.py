@@ -297,44 +297,24 @@ class BlockEncoding:
 
     def _described_blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
         """Iterate over blocks of one piece each, with columns for the piece's unit, prompt, teacher's ids or key."""
-        texts = [piece.text for piece in pieces]
         prompt = self._use(source).prompt
-        # A teacher that reads another text than the student, such as a translation, has a tokenizer of its own, or its
-        # outputs are stored by the keys of texts. In the second case blocks are cut by the student's text.
-        teacher_texts = texts
-        if self._has_two_tokenizers:
-            teacher_texts = [piece.teacher_text or piece.text for piece in pieces]
-        teacher_ids_of_pieces = self._teacher_reading.encode(teacher_texts, prompt)
-        # With one tokenizer, student and teacher read a piece without a prompt alike, so it is tokenised once.
-        student_ids_of_pieces = teacher_ids_of_pieces
-        only_teacher_reads_prompt = self._has_two_readings and bool(prompt)
-        if self._has_two_tokenizers or only_teacher_reads_prompt:
-            student_ids_of_pieces = self._student_reading.encode(texts, prompt)
-
+        teacher_ids_of_pieces, student_ids_of_pieces = self._ids_of_both(pieces, prompt)
         prompt_columns: Mapping[str, int] = {}
         if self._has_prompts:
             prompt_columns = self._prompt_columns(prompt, packer)
-        ids_of_pieces = zip(teacher_ids_of_pieces, student_ids_of_pieces, strict=True)
-        for number, (piece, (teacher_ids, student_ids)) in enumerate(zip(pieces, ids_of_pieces, strict=True)):
-            is_whole = self.whole_texts or packer.holds(teacher_ids)
+
+        pieces_with_ids = zip(pieces, teacher_ids_of_pieces, student_ids_of_pieces, strict=True)
+        for number, (piece, teacher_ids, student_ids) in enumerate(pieces_with_ids):
+            fits = packer.holds(teacher_ids)
+            # A block that stands for its whole piece has a key that does not depend on tokens.
+            is_whole = self.whole_texts or fits
             # Some pieces are one block, of which each side reads the beginning.
             cut_text = ""
-            if self._is_one_block(piece) and not packer.holds(teacher_ids):
+            if self._is_one_block(piece) and not fits:
                 cut_text = piece.text
-                beginning = packer.beginning(teacher_ids)
-                if not self._has_two_tokenizers:
-                    # Both sides end with the same ids, so as many are cut off from each.
-                    cut_ids = len(teacher_ids) - len(beginning)
-                    student_ids = student_ids[: max(len(student_ids) - cut_ids, 0)]
-                teacher_ids = beginning
+                teacher_ids, student_ids = self._beginnings(teacher_ids, student_ids, packer)
 
-            if self._has_two_tokenizers:
-                blocks = self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
-            elif self._has_two_readings:
-                blocks = _blocks_read_apart(teacher_ids, student_ids, packer)
-            else:
-                blocks = _blocks_read_alike(teacher_ids, packer)
-            for block in blocks:
+            for block in self._blocks_of_piece(piece, prompt, teacher_ids, student_ids, packer):
                 columns: dict[str, Any] = dict(prompt_columns)
                 if self._has_units:
                     columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
@@ -342,6 +322,66 @@ class BlockEncoding:
                     columns[TEXT_KEY] = _key_of_block(block, piece, prompt, is_whole=is_whole)
                 columns.update(block.columns)
                 yield CutBlock(block.ids, columns, cut_text or block.cut_text, number)
+
+    def _ids_of_both(
+        self, pieces: Sequence[Piece], prompt: str
+    ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]]:
+        """Return the ids of each piece with its prompt: as the teacher reads it, and as the student reads it."""
+        texts = [piece.text for piece in pieces]
+        # A teacher that reads another text than the student, such as a translation, has a tokenizer of its own, or its
+        # outputs are stored by the keys of texts. In the second case blocks are cut by the student's text.
+        teacher_texts = texts
+        if self._has_two_tokenizers:
+            teacher_texts = [piece.teacher_text or piece.text for piece in pieces]
+        teacher_ids_of_pieces = self._teacher_reading.encode(teacher_texts, prompt)
+        # With one tokenizer, student and teacher read a piece without a prompt alike, so it is tokenised once.
+        only_teacher_reads_prompt = self._has_two_readings and bool(prompt)
+        read_alike = not self._has_two_tokenizers and not only_teacher_reads_prompt
+        if read_alike:
+            return teacher_ids_of_pieces, teacher_ids_of_pieces
+        return teacher_ids_of_pieces, self._student_reading.encode(texts, prompt)
+
+    def _beginnings(
+        self, teacher_ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the beginning of a long piece that is one block: the teacher's ids, and the student's.
+
+        Args:
+            teacher_ids: Ids of prompt and piece, as the teacher reads them; too many for one block.
+            student_ids: Ids of the piece as the student reads it.
+            packer: Cuts the teacher's blocks.
+        """
+        beginning = packer.beginning(teacher_ids)
+        if self._has_two_tokenizers:
+            # The student's are cut to a length of their own in `_blocks_by_two_tokenizers`.
+            return beginning, student_ids
+        # Both sides end with the same ids, so as many are cut off from each.
+        cut_ids = len(teacher_ids) - len(beginning)
+        kept_ids = max(len(student_ids) - cut_ids, 0)
+        return beginning, student_ids[:kept_ids]
+
+    def _blocks_of_piece(
+        self,
+        piece: Piece,
+        prompt: str,
+        teacher_ids: NDArray[np.int32],
+        student_ids: NDArray[np.int32],
+        packer: BlockPacker,
+    ) -> Iterator[CutBlock]:
+        """Iterate over the blocks of a piece, by the way in which student and teacher read it (see the module).
+
+        Args:
+            piece: The piece.
+            prompt: The text in front of it.
+            teacher_ids: Ids of prompt and piece, as the teacher reads them.
+            student_ids: Ids of the piece as the student reads it.
+            packer: Cuts the teacher's blocks.
+        """
+        if self._has_two_tokenizers:
+            return self._blocks_by_two_tokenizers(piece, prompt, teacher_ids, student_ids, packer)
+        if self._has_two_readings:
+            return _blocks_read_apart(teacher_ids, student_ids, packer)
+        return _blocks_read_alike(teacher_ids, packer)
 
     def _is_one_block(self, piece: Piece) -> bool:
         """Whether a piece makes one block, however long it is."""

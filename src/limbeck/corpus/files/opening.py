@@ -37,18 +37,19 @@ def open_file(
         CorpusError: if the file cannot be read at all.
     """
     compression = compression_of(path)
+    # A stored binary file is given as it is, without a guard, since its reader seeks in it.
+    is_given_as_stored = is_binary and not compression
     guard: GuardedStream | None = None
     try:
         with _open_stored(path, buffered=is_binary or bool(compression)) as stored:
-            # A stored binary file is given as it is, since its reader seeks in it.
-            if is_binary and not compression:
+            if is_given_as_stored:
                 yield stored
-                return
-            guard = _guard(stored, compression, position, is_text=not is_binary)
-            with io.BufferedReader(guard, buffer_size=BUFFER_BYTES) as stream:
-                if compression:
-                    _skip(stream, position)
-                yield stream
+            else:
+                guard = _guard(stored, compression, position, is_text=not is_binary)
+                with io.BufferedReader(guard, buffer_size=BUFFER_BYTES) as stream:
+                    if compression:
+                        _skip(stream, position)
+                    yield stream
     except GeneratorExit:
         # The reader stopped early. When that happens at the end of the interpreter, the names used below are gone.
         raise
@@ -58,14 +59,23 @@ def open_file(
         if isinstance(error, OSError) and is_refusal(error):
             raise CorpusError(f"Cannot read '{safe_name(path)}': {error.strerror}.") from error
         # A parser that finds the end too early raises an error; the guard knows what has ended the content.
-        damage = error
-        if guard is not None and guard.damage is not None:
-            damage = guard.damage
-        report.note(DAMAGED, f"{path}: {first_line(damage)}")
+        damage = _damage_of_guard(guard)
+        _note_damage(path, report, error if damage is None else damage)
     else:
         # A reader of lines finds the end of the content at the damage, without an error.
-        if guard is not None and guard.damage is not None:
-            report.note(DAMAGED, f"{path}: {first_line(guard.damage)}")
+        damage = _damage_of_guard(guard)
+        if damage is not None:
+            _note_damage(path, report, damage)
+
+
+def _damage_of_guard(guard: GuardedStream | None) -> Exception | None:
+    """Return the error that ended the content of a file before its end; None without damage, and without a guard."""
+    return None if guard is None else guard.damage
+
+
+def _note_damage(path: FilePath, report: SourceReport, damage: Exception) -> None:
+    """Note that a file was read up to its damage."""
+    report.note(DAMAGED, f"{path}: {first_line(damage)}")
 
 
 def damage_of(stream: BinaryIO) -> Exception | None:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.core.progress import Report, named, no_progress, part_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
@@ -296,77 +296,129 @@ def score_vectors(cell: Cell, prepared: PreparedTask, report: Report = no_progre
     return CellResult(scores, intervals=intervals or None)
 
 
+class _SplitTexts(NamedTuple):
+    """The texts of a split.
+
+    Attributes:
+        first: The first texts of pairs, or the queries of a retrieval.
+        second: The second texts of pairs, or the documents.
+        search: The retrieval; None for pairs.
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    search: Search | None = None
+
+    @property
+    def roles(self) -> tuple[str, str] | None:
+        """The role of each of the two lists, which decides the prompt before its texts; None for pairs."""
+        return None if self.search is None else ROLES
+
+    @property
+    def reading_share(self) -> float:
+        """Share of the work that is done when all texts are read: all of it, except for a retrieval."""
+        return 1.0 if self.search is None else _ALL_READ
+
+
 def _score_split(cell: Cell, task: Task, split: str, rows: Sequence[LabelledRow], report: Report) -> CellResult:
     """Return the scores of a split and of its variants, with their intervals; see `score_vectors`."""
     point = _point_of(cell)
-    has_queries = KINDS[task.kind].has_queries
+    texts = _texts_of_split(task, split, rows)
+    student, teacher = _read_by_both(cell, texts, report)
+
+    scores: Scores = {}
+    intervals: dict[str, dict[str, list[float]]] = {}
+    report_search = part_of(report, texts.reading_share, 1.0)
+    for number, variant in enumerate(point.variants):
+        report_variant = part_of(report_search, number / len(point.variants), (number + 1) / len(point.variants))
+        vectors = _vectors_of_variant(variant, student, teacher, normalize=not point.dot)
+        if texts.search is None:
+            figures = score(task, split, rows, vectors.cosines().tolist())
+            interval_of_metric = intervals_of(figures, task, rows, predictions=())
+        else:
+            scores_of_queries = texts.search.score_queries(vectors.first, vectors.second, report_variant)
+            all_figures = mean_over_queries(scores_of_queries)
+            figures = {metric: all_figures[metric] for metric in task.metrics}
+            interval_of_metric = intervals_over_queries(scores_of_queries, task.metrics)
+        # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
+        if teacher is not None and not variant.asymmetric:
+            agreement = _agreement(vectors, teacher, has_queries=texts.search is not None)
+            # It is undefined if all cosines of a model are equal, as where all texts get the same vector.
+            if not math.isnan(agreement):
+                figures[AGREEMENT] = agreement
+        place = f"{split}{variant}"
+        scores[place] = figures
+        if interval_of_metric:
+            intervals[place] = interval_of_metric
+    return CellResult(scores, intervals=intervals or None)
+
+
+def _texts_of_split(task: Task, split: str, rows: Sequence[LabelledRow]) -> _SplitTexts:
+    """Return the texts of a split: those of its pairs, or its distinct queries and documents.
+
+    Args:
+        task: The task.
+        split: The name of the split.
+        rows: Its rows.
+
+    Raises:
+        CorpusError: for rows of one text, or a single document.
+    """
     title = f"{task.title} {split}"
-    # `first` and `second` are the texts of pairs, or the queries and the documents of a retrieval.
-    search: Search | None = None
-    roles = None
-    if has_queries:
+    if KINDS[task.kind].has_queries:
         search = Search.of(rows, title)
-        roles = ROLES
-        first, second = search.queries, search.documents
-    else:
-        first, second = _texts_of_pairs(rows, title)
+        return _SplitTexts(search.queries, search.documents, search)
+    first, second = _texts_of_pairs(rows, title)
+    return _SplitTexts(first, second)
 
-    # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
-    normalize = not point.dot
-    reading = TextReading(roles=roles, length=point.length, pooling=point.pooling, normalize=normalize)
-    # The teacher is one of the evaluated models. Its vectors are kept for the cells of all of its students; in its own
-    # cell there is nothing to compare it with.
+
+def _read_by_both(cell: Cell, texts: _SplitTexts, report: Report) -> tuple[VectorPairs, VectorPairs | None]:
+    """Return the vectors of the cell's model, and its teacher's of the same texts.
+
+    The teacher is one of the evaluated models. Its vectors are kept for the cells of all of its students.
+
+    Args:
+        cell: The cell.
+        texts: The texts.
+        report: Receives the progress, up to the share of the work that is the reading.
+
+    Returns:
+        The two. The second is None without a teacher, and in the teacher's own cell, where there is nothing to compare
+        it with.
+    """
+    point = _point_of(cell)
     is_teacher = point.teacher == cell.model
-    all_read = 1.0 if search is None else _ALL_READ
-    student_read = all_read
+    teacher_name = None if is_teacher else point.teacher
+    # Vectors of length one have cosines as their inner products; models that compare by "dot" keep their lengths.
+    reading = TextReading(roles=texts.roles, length=point.length, pooling=point.pooling, normalize=not point.dot)
     teacher_reading = reading._replace(length=point.teacher_length or point.length)
-    if point.teacher is not None and not is_teacher:
-        is_teacher_kept = are_kept(point.teacher, first, second, teacher_reading, cell.task)
-        student_read = all_read if is_teacher_kept else all_read / 2
 
+    # A teacher whose vectors are not kept yet reads the same texts, and takes half of the time.
+    all_read = texts.reading_share
+    student_read = all_read
+    if teacher_name is not None:
+        is_teacher_kept = are_kept(teacher_name, texts.first, texts.second, teacher_reading, cell.task)
+        if not is_teacher_kept:
+            student_read = all_read / 2
     student = read_texts(
         cell.model,
-        first,
-        second,
+        texts.first,
+        texts.second,
         reading,
         keep_for=cell.task if is_teacher else None,
         report=named(part_of(report, 0.0, student_read), "sentence vectors"),
     )
-    teacher = None
-    if point.teacher is not None and not is_teacher:
-        teacher = read_texts(
-            point.teacher,
-            first,
-            second,
-            teacher_reading,
-            keep_for=cell.task,
-            report=named(part_of(report, student_read, all_read), "sentence vectors of the teacher"),
-        )
-
-    scores: Scores = {}
-    intervals: dict[str, dict[str, list[float]]] = {}
-    report_search = part_of(report, all_read, 1.0)
-    for number, variant in enumerate(point.variants):
-        report_variant = part_of(report_search, number / len(point.variants), (number + 1) / len(point.variants))
-        vectors = _vectors_of_variant(variant, student, teacher, normalize=normalize)
-        if search is None:
-            figures = score(task, split, rows, vectors.cosines().tolist())
-            interval_of_metric = intervals_of(figures, task, rows, predictions=())
-        else:
-            scores_of_queries = search.score_queries(vectors.first, vectors.second, report_variant)
-            all_figures = mean_over_queries(scores_of_queries)
-            figures = {metric: all_figures[metric] for metric in task.metrics}
-            interval_of_metric = intervals_over_queries(scores_of_queries, task.metrics)
-        if interval_of_metric:
-            intervals[f"{split}{variant}"] = interval_of_metric
-        # Asymmetric vectors are partly the teacher's, so their agreement with it would say nothing of the student.
-        if teacher is not None and not variant.asymmetric:
-            agreement = _agreement(vectors, teacher, has_queries=has_queries)
-            # It is undefined if all cosines of a model are equal, as where all texts get the same vector.
-            if not math.isnan(agreement):
-                figures[AGREEMENT] = agreement
-        scores[f"{split}{variant}"] = figures
-    return CellResult(scores, intervals=intervals or None)
+    if teacher_name is None:
+        return student, None
+    teacher = read_texts(
+        teacher_name,
+        texts.first,
+        texts.second,
+        teacher_reading,
+        keep_for=cell.task,
+        report=named(part_of(report, student_read, all_read), "sentence vectors of the teacher"),
+    )
+    return student, teacher
 
 
 def _texts_of_pairs(rows: Sequence[Any], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
