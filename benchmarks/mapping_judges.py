@@ -50,7 +50,7 @@ LONG_STEPS = 1_000
 PROXY_STEPS = (50, 150, 500)
 PROXY_SHARE = 0.1
 FEWEST_JUDGED = 5
-"""Fewest mappings with all rows whose order a correlation can tell something of."""
+"""Fewest mappings whose order a correlation can tell something of."""
 TOGETHER = 4
 """Mappings that train side by side."""
 FIT_TOKENS = 50_000
@@ -226,7 +226,7 @@ def add(row: Mapping[str, Any]) -> None:
 
 
 def judged() -> list[dict[str, Any]]:
-    """For each mapping with all rows: the figures of the judges and of the long training, more always better."""
+    """For each mapping with a long training: its figures and those of the judges that have one, more always better."""
     by_mapping: dict[tuple[int, ...], dict[str, Any]] = {}
     for row in read_rows(RESULTS):
         figures = by_mapping.setdefault(tuple(row["mapping"]), {"mapping": tuple(row["mapping"])})
@@ -241,8 +241,7 @@ def judged() -> list[dict[str, Any]]:
         else:
             for outcome in OUTCOMES:
                 figures[f"{outcome}, seed 2"] = row[outcome]["value"]
-    needed = {*JUDGES, *OUTCOMES}
-    return [figures for figures in by_mapping.values() if needed <= figures.keys()]
+    return [figures for figures in by_mapping.values() if figures.keys() >= set(OUTCOMES)]
 
 
 def seconds_of_judges() -> dict[str, float]:
@@ -263,30 +262,51 @@ def tables() -> Iterator[str]:
     """Go through the tables: the mappings, and the judges.
 
     Raises:
-        SystemExit: if too few mappings have all rows.
+        SystemExit: if too few mappings have a long training.
     """
     rows = judged()
     if len(rows) < FEWEST_JUDGED:
         raise SystemExit(
-            f"{len(rows)} mappings have rows of all kinds, and the tables need {FEWEST_JUDGED}: measure them first."
+            f"{len(rows)} mappings have a long training, and the tables need {FEWEST_JUDGED}: measure them first."
         )
-    second_seeds = [f"{outcome}, seed 2" for outcome in OUTCOMES]
+    shown = [*JUDGES, *OUTCOMES, *(f"{outcome}, seed 2" for outcome in OUTCOMES)]
+    best_first = sorted(rows, key=lambda row: row["sick"], reverse=True)
     lines = []
-    for row in sorted(rows, key=lambda row: row["sick"], reverse=True):
-        figures = [f"{row[name]:.3f}" for name in (*JUDGES, *OUTCOMES)]
-        second = [f"{row[name]:.3f}" if name in row else "" for name in second_seeds]
-        lines.append([row["mapping"], *figures, *second])
-    yield table(["mapping", *JUDGES, *OUTCOMES, *second_seeds], lines)
+    for row in best_first:
+        figures = [_shown(row.get(name)) for name in shown]
+        lines.append([row["mapping"], *figures])
+    yield table(["mapping", *shown], lines)
+
+    # The two mappings that end before the last layer are far below all others, and so in the order of every judge.
+    last_layer = max(max(mapping) for mapping in MAPPINGS)
+    with_last_layer = [row for row in rows if row["mapping"][-1] == last_layer]
     seconds = seconds_of_judges()
     lines = []
     for judge in JUDGES:
-        cells = []
-        for outcome in OUTCOMES:
-            middle, low, high = correlation(rows, judge, outcome)
-            cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-        lines.append([judge, f"{seconds[judge]:.0f}", *cells])
-    lines.append(["long training", f"{seconds['long training']:.0f}", "", ""])
-    yield table(["judge", "processor seconds", *(f"Spearman with {outcome}" for outcome in OUTCOMES)], lines)
+        if judge in seconds:
+            lines.append([judge, f"{seconds[judge]:.0f}", *_order_of(judge, rows), *_order_of(judge, with_last_layer)])
+    lines.append(["long training", f"{seconds['long training']:.0f}", *[""] * 6])
+    headings = ["mappings", *OUTCOMES]
+    of_last_layer = [f"{heading}, last layer" for heading in headings]
+    yield table(["judge", "processor seconds", *headings, *of_last_layer], lines)
+
+
+def _shown(figure: float | None) -> str:
+    """Return a figure for a table; an error, which is negative so that more is better, loses its sign."""
+    return "" if figure is None else f"{abs(figure):.3f}"
+
+
+def _order_of(judge: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the number of mappings with a figure of a judge, and its rank correlation with each outcome over them."""
+    with_figure = [row for row in rows if judge in row]
+    cells = [str(len(with_figure))]
+    for outcome in OUTCOMES:
+        if len(with_figure) < FEWEST_JUDGED:
+            cells.append("")
+            continue
+        middle, low, high = correlation(with_figure, judge, outcome)
+        cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+    return cells
 
 
 if __name__ == "__main__":
