@@ -69,16 +69,16 @@ def _checkpoints_at_once(stage: StagePlan) -> int:
     limit = training["save_total_limit"]
     interval = training["save_steps"]
     if limit is not None:
-        kept = int(limit)
+        kept_checkpoints = int(limit)
     elif interval < 1:
         # All checkpoints are kept. The interval is a share of all steps.
-        kept = int(1 / interval)
+        kept_checkpoints = int(1 / interval)
     else:
         # All are kept. Where steps are not known before the text is read, there is at least the last checkpoint.
         steps = training.get("max_steps", 1)
-        kept = max(1, int(steps // interval))
+        kept_checkpoints = max(1, int(steps // interval))
     # While a checkpoint is written, the others are still there.
-    count = kept + 1
+    count = kept_checkpoints + 1
     # The checkpoint of the best step stays beside the newest ones.
     if training.get("load_best_model_at_end"):
         count += 1

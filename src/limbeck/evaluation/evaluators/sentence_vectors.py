@@ -175,11 +175,11 @@ def read_texts(
     content = _content_of(name, reading)
     if keep_for is None:
         return _read_texts(name, content, first, second, reading, report)
-    kept = _kept_vectors(keep_for)
+    kept_vectors = _kept_vectors(keep_for)
     call = (name, content, tuple(first), tuple(second), reading)
-    if call not in kept:
-        kept[call] = _read_texts(name, content, first, second, reading, report)
-    return kept[call]
+    if call not in kept_vectors:
+        kept_vectors[call] = _read_texts(name, content, first, second, reading, report)
+    return kept_vectors[call]
 
 
 def are_kept(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading, keep_for: str) -> bool:
