@@ -59,10 +59,11 @@ FIT_TOKENS = 50_000
 OUTCOMES = ("sick", "squad")
 PARTS = ("fit", "proxy", "long", "second seed")
 OWN_FITNESS = "fitness of the long training"
+ERROR_OF_FIT = "held-out error of the fit"
 JUDGES = (
     *(f"proxy of {steps} steps" for steps in PROXY_STEPS),
     OWN_FITNESS,
-    "held-out error of the fit",
+    ERROR_OF_FIT,
     "SICK of the fit",
 )
 
@@ -239,7 +240,7 @@ def judged() -> list[dict[str, Any]]:
     for row in read_rows(RESULTS):
         figures = by_mapping.setdefault(tuple(row["mapping"]), {"mapping": tuple(row["mapping"])})
         if row["kind"] == "fit":
-            figures["held-out error of the fit"] = -row["error"]
+            figures[ERROR_OF_FIT] = -row["error"]
             figures["SICK of the fit"] = row["sick_train"]
         elif row["kind"] == "proxy":
             figures[f"proxy of {row['steps']} steps"] = row["fitness"]
@@ -283,7 +284,7 @@ def tables() -> Iterator[str]:
     best_first = sorted(rows, key=lambda row: row["sick"], reverse=True)
     lines = []
     for row in best_first:
-        figures = [_shown(row.get(name)) for name in shown]
+        figures = [_shown(name, row.get(name)) for name in shown]
         lines.append([row["mapping"], *figures])
     yield table(["mapping", *shown], lines)
 
@@ -300,9 +301,13 @@ def tables() -> Iterator[str]:
     yield table(["judge", "processor seconds", *headings, *of_last_layer], lines)
 
 
-def _shown(figure: float | None) -> str:
-    """Return a figure for a table; an error, which is negative so that more is better, loses its sign."""
-    return "" if figure is None else f"{abs(figure):.3f}"
+def _shown(name: str, figure: float | None) -> str:
+    """Return a figure for a table; the error, which is negative among the figures of judges, as it was measured."""
+    if figure is None:
+        return ""
+    if name == ERROR_OF_FIT:
+        figure = -figure
+    return f"{figure:.3f}"
 
 
 def _order_of(judge: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
