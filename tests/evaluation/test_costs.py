@@ -107,7 +107,9 @@ def test_blocks_have_no_time_on_a_device_whose_work_the_cpu_does_not_wait_for():
 
 
 @pytest.mark.parametrize("family", list(tiny_models()))
-def test_latency_of_every_family_leaves_no_hooks(family):
+def test_latency_of_every_family_leaves_no_hooks(family, monkeypatch):
+    # Other programs could slow down the passes of the teacher alone, and so lead to further rounds.
+    monkeypatch.setattr(latency, "_is_beyond_shapes", lambda batch: False)
     model = tiny_models()[family]
     model.train()
     found = measure_latency(
