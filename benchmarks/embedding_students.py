@@ -187,6 +187,8 @@ def by_sentence_transformers(
     """Distil by sentence-transformers: the teacher's vectors first, then its trainer, within the same minutes."""
     from sentence_transformers import SentenceTransformer
 
+    from limbeck.core.devices import bf16_is_fast
+
     start, teacher = str(inputs.start(shape, seed)), SentenceTransformer(inputs.teacher, device="cpu")
     teacher.max_seq_length = LENGTH
     probes = [inputs.sentences(steps * BATCH, seed) for steps in PROBES]
@@ -196,7 +198,9 @@ def by_sentence_transformers(
     output = inputs.work / "sentence-transformers"
     shutil.rmtree(output, ignore_errors=True)
     student.save(str(output))
-    return output, {"steps": steps, "seconds": round(taken, 1)}
+    # limbeck chooses its precision by the same rule.
+    precision = "bfloat16" if bf16_is_fast() else "float32"
+    return output, {"steps": steps, "seconds": round(taken, 1), "precision": precision}
 
 
 def train_peer(start: str, teacher: Any, texts: Sequence[str], seed: int, rate: float) -> tuple[Any, float]:
@@ -210,6 +214,8 @@ def train_peer(start: str, teacher: Any, texts: Sequence[str], seed: int, rate: 
     from sentence_transformers.losses import EmbedDistillLoss
     from sentence_transformers.models import Dense, Normalize
 
+    from limbeck.core.devices import bf16_is_fast
+
     torch.manual_seed(seed)
     student = SentenceTransformer(start, device="cpu")
     student.max_seq_length = LENGTH
@@ -220,7 +226,7 @@ def train_peer(start: str, teacher: Any, texts: Sequence[str], seed: int, rate: 
     loss = EmbedDistillLoss(student, projection_dim=wanted if width != wanted else None)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=f"{start}-trainer", max_steps=len(texts) // BATCH, per_device_train_batch_size=BATCH,
-        learning_rate=rate, warmup_steps=0.05, weight_decay=0.01, bf16=True, use_cpu=True, seed=seed,
+        learning_rate=rate, warmup_steps=0.05, weight_decay=0.01, bf16=bf16_is_fast(), use_cpu=True, seed=seed,
         save_strategy="no", report_to="none", disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     SentenceTransformerTrainer(model=student, args=arguments, train_dataset=rows, loss=loss).train()
