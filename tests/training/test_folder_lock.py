@@ -102,6 +102,36 @@ def test_one_process_cannot_have_a_folder_twice(tmp_path):
     assert not is_locked(tmp_path)
 
 
+def test_a_process_has_a_folder_until_its_lock_is_released(tmp_path, monkeypatch):
+    # Another run of the process that locked the file before would lose its lock when the first one closes the file.
+    path = tmp_path.resolve() / LOCK
+    close = os.close
+    held_at_close = []
+
+    def note_and_close(descriptor):
+        held_at_close.append(path in lock_of_folder._held)
+        close(descriptor)
+
+    with monkeypatch.context() as patch, folder_lock(tmp_path):
+        patch.setattr(os, "close", note_and_close)
+    assert held_at_close == [True]
+    assert path not in lock_of_folder._held
+
+
+def test_a_folder_is_free_even_if_the_system_fails_to_close_its_lock(tmp_path, monkeypatch):
+    close = os.close
+
+    def close_and_fail(descriptor):
+        close(descriptor)
+        raise OSError(errno.EIO, "the note could not be written")
+
+    with pytest.raises(OSError, match="note"), monkeypatch.context() as patch, folder_lock(tmp_path):
+        patch.setattr(os, "close", close_and_fail)
+    with folder_lock(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+
+
 def test_a_file_system_without_locks_goes_by_the_last_holder(tmp_path, monkeypatch):
     def unsupported(*arguments):
         raise OSError(errno.ENOLCK, "No locks available")

@@ -57,8 +57,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
             file cannot be written.
     """
     path = folder.resolve() / LOCK
-    # The system gives a process a lock that it holds already, so a second run in this process is refused here. `_held`
-    # has the folders of this process.
+    # The lock is one between processes: the system gives a process a lock that it holds already. So a second run in
+    # this process is refused here, by the folders in `_held`.
     with _held_guard:
         if _is_ours(folder):
             raise _refusal(folder, holder(folder))
@@ -75,11 +75,15 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         with _held_guard:
-            _held.pop(path, None)
-        if descriptor is not None:
-            # Closing the file releases the lock. The file is not removed: a run that has just opened it would lock the
-            # removed file, and the next run a new file of the same name.
-            os.close(descriptor)
+            try:
+                # Closing the file releases the lock. The file is not removed: a run that has just opened it would lock
+                # the removed file, and the next run a new file of the same name.
+                if descriptor is not None:
+                    os.close(descriptor)
+            finally:
+                # Only now may another run of this process have the folder. Had it locked the file before, closing this
+                # descriptor would have released that lock too.
+                _held.pop(path, None)
 
 
 def _lock(descriptor: int, path: Path) -> bool:
