@@ -121,9 +121,9 @@ def _call_of_distill(arguments: str) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return a value of a command as a text of Python; empty where that cannot be told."""
+    """Return the value of an option as Python writes it, such as `"runs/small"`; empty where that cannot be told."""
+    # The shell needs quotes around a folder with spaces. Some messages name such a folder without them.
     if "'" in value or '"' in value:
-        # The shell needs quotes around a folder with spaces. Some messages name such a folder without them.
         try:
             words = shlex.split(value)
         except ValueError:
@@ -131,6 +131,7 @@ def _as_text(value: str) -> str:
         if len(words) != 1:
             return ""
         [value] = words
+    # Python would write these characters in another way.
     if '"' in value or "\\" in value:
         return ""
     return f'"{value}"'

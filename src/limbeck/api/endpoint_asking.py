@@ -112,9 +112,10 @@ def ask_endpoint(request: TeachRequest, folder: Path, console: Console) -> Fille
         number_format=request.number_format,
     )
     sentence = pooling_with_prompts(options.prompts)
-    settings = plain_text_settings(_recipe_of(request, folder), sentence, f"the vectors of {client.endpoint.title}")
+    title_of_outputs = f"the vectors of {client.endpoint.title}"
+    settings_of_stages = plain_text_settings(_recipe_of(request, folder), sentence, title_of_outputs)
     with CorpusProgress(console) as progress:
-        corpora = [PlainTexts(part, progress=progress) for part in settings]
+        corpora = [PlainTexts(settings, progress=progress) for settings in settings_of_stages]
     return fill_store(_TextsOfStages(corpora), client, folder, options, console)
 
 

@@ -69,18 +69,24 @@ def named_recipe(
         overrides: Values that are set in the recipe later (`--set`). Those of the corpus name columns that a chosen
             recipe reads.
         resume: Whether a run is continued.
-        before: Called with the folder before a recipe is chosen, which imports torch, and before anything is saved.
+        before: Called with the folder, if there is one, before a recipe is chosen, which takes seconds, and before
+            each object is saved there. It raises an error for a folder that cannot be used. The first call is left out
+            where an override names another folder.
 
     Raises:
         LimbeckError: for objects that are neither models nor texts, and for models or text that no recipe can be chosen
             for.
     """
     document = given_document(recipe, options, resume=resume)
+
+    # The folder for objects.
     folder = kept_in or options.get("output")
     if folder is None and document is not None:
         folder = document.get("output")
     _check_folder(folder, overrides, before)
     objects = _objects_in(folder, before)
+
+    # The recipe, with names of saved files in the places of objects.
     if document is None:
         check_chosen_by(options)
         merged = choose_by_options(_with_names(options, objects, tokenizer), overrides=overrides, resume=resume)
@@ -89,10 +95,10 @@ def named_recipe(
         document = objects.document(document)
         merged = merge_options(document, _with_names(options, objects, tokenizer), overrides=overrides)
 
+    # A data set with a validation split became `sources` and `development` (see `Objects.corpus`). Text without labels
+    # has no development rows, so that the split is not used. Whether rows have labels is known only now.
     corpus = merged.get("corpus")
     if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):
-        # A data set with a validation split became `sources` and `development` (see `Objects.corpus`). Text without
-        # labels has no development rows, so that the split is not used.
         corpus.pop("development", None)
     add_reasons(merged, objects.notes)
     return merged

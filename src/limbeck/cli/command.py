@@ -66,6 +66,7 @@ def request_command(
         is_long: Whether the command takes a while, and so has `--quiet` and `--verbose`.
         group: The group that it is added to; None for a command of its own, which `limbeck.cli.main` adds.
     """
+    # Of these a short command has `--json` alone.
     names_of_messages = MESSAGES if is_long else ("as_json",)
     option_names = (*options.split(), *names_of_messages)
 
@@ -80,7 +81,9 @@ def request_command(
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
         parameters = [adapter.parameter(name) for name in option_names]
-        return command(*examples, group=group)(_with_parameters(call, parameters))
+        call_with_options = _with_parameters(call, parameters)
+        make_command = command(*examples, group=group)
+        return make_command(call_with_options)
 
     return add
 

@@ -59,6 +59,10 @@ PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
 SHARED_BY_PROCESSES = ("distill", "search", "teach")
 """Commands that several processes of a launcher carry out together."""
 
+_WRONG_USAGE = 2
+"""Exit code of a command that does not exist, or lacks something."""
+_FAULT = 1
+"""Exit code of a command that failed by an error that limbeck does not expect."""
 _STOPPED = 130
 """Exit code of a command that Ctrl-C stopped: 128 and the number of SIGINT, as shells have it."""
 _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
@@ -142,27 +146,28 @@ def run() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         # With `standalone_mode=False` typer raises errors instead of printing them. It returns the exit code of a
-        # command that raised `typer.Exit`, and for any other command what its function returns, which is no code.
+        # command that raised `typer.Exit`, and the result of the function of any other command, which is no number.
         result = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except UsageError as error:
-        # The help of a command without arguments is a usage error too, and is printed already.
+        # The help of a command without arguments is a usage error too, and is printed already. Of several processes of
+        # a run, all have the same error, which the first one prints.
         if not is_help(error) and _process().index == 0:
             _print_error(usage_message(error))
-        sys.exit(2)
+        code = _WRONG_USAGE
     except LimbeckError as error:
         if is_debugging:
             raise
         if not error.printed_by_other_rank:
             _print_mistakes(error)
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED
     except Exception as error:
         if is_debugging:
             raise
         _print_error(name_fault(error, arguments))
-        sys.exit(1)
+        code = _FAULT
     # Typer itself may turn Ctrl-C into this code, and return it.
     if code == _STOPPED:
         errors.print("Stopped.", highlight=False)

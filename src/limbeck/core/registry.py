@@ -130,12 +130,12 @@ class Registry(Generic[T]):
             return self.register(name, cast(T, item))
         checked = self._plugins.check(self.kind, name, item)
         package = _package_of(self._plugins.code(checked))
-        self._make_room(name, package, replace=replace)
+        self._check_is_free(name, package, replace=replace)
         self._items[name] = checked
         self._plugin_names.add(name)
         return checked
 
-    def _make_room(self, name: str, package: str | None, *, replace: bool) -> None:
+    def _check_is_free(self, name: str, package: str | None, *, replace: bool) -> None:
         """Refuse a name that another item has, unless the new item may take its place.
 
         Args:
@@ -158,9 +158,10 @@ class Registry(Generic[T]):
             # so its distribution is noted for records.
             note_distribution(present)
             return
-        may_replace = replace and name in self._plugin_names
-        if not may_replace:
-            raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
+        is_from_outside = name in self._plugin_names
+        if replace and is_from_outside:
+            return
+        raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
 
     def __getitem__(self, name: str) -> T:
         self._read_plugins()

@@ -47,13 +47,13 @@ def find_relation(device_type: str) -> Finding:
     facts = {"device": device_type, "backend": backend}
     if device_type != "cuda" or backend == "triton":
         return Finding(name, "ok", text, facts=facts)
-    # Triton can run here, yet is not chosen: its interpreter is switched on, which is for tests and slow.
     obstacle = triton_obstacle(device_type, torch.float32)
+    # Triton can run here, yet is not chosen: its interpreter is switched on, which is for tests and slow.
     if obstacle is None:
         return Finding(
             name, "warning", f"{text}, since Triton is interpreted", way_out="unset TRITON_INTERPRET", facts=facts
         )
-    # An obstacle has the form "reason; way out".
+    # An obstacle has the form "reason; way out". On a GPU and in float32, Triton can only be missing.
     reason, _, _ = obstacle.partition(";")
     return Finding(name, "warning", f"{text}: {reason}", way_out='pip install "limbeck[triton]"', facts=facts)
 

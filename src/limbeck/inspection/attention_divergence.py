@@ -60,7 +60,8 @@ def measure_divergence(
         rows.ids, student.tokenizer, device=student.device, batch_size=batch_size, report=report, what="Attention"
     )
 
-    # Sums over tokens. From the first batch on, they have the shapes [T, A] and [S, T, A].
+    # Sums over tokens. From the first batch on, they have the shapes [T, A] and [S, T, A], for S layers of the student,
+    # T layers of the teacher, and A heads.
     negative_entropy = torch.zeros(())
     cross_entropy = torch.zeros(())
     tokens = 0

@@ -53,12 +53,26 @@ def relation_kl_reference(
 
 
 def _log_relation(a: Tensor, b: Tensor, heads: int, valid: Tensor, allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Log-probabilities `[B, heads, L, L]`; what lies at padding is wiped before it is read."""
-    batch, length, width = a.shape
-    rows, columns = (
-        x.to(dtype).masked_fill(~valid[..., None], 0.0).view(batch, length, heads, width // heads).transpose(1, 2)
-        for x in (a, b)
-    )
-    logits = rows @ columns.transpose(-1, -2) / math.sqrt(width // heads)
+    """Return the log-probabilities of a relation, `[B, heads, L, L]`.
+
+    Args:
+        a: Vectors of the rows, `[B, L, width]`.
+        b: Vectors of the columns, likewise.
+        heads: Number of relation heads.
+        valid: True at tokens that are no padding, `[B, L]`.
+        allowed: True where a column counts for a row; broadcasts to `[B, heads, L, L]`.
+        dtype: The dtype of the computation.
+    """
+    width_of_head = a.shape[-1] // heads
+    rows = _split_heads(a, heads, valid, dtype)
+    columns = _split_heads(b, heads, valid, dtype)
+    logits = rows @ columns.transpose(-1, -2) / math.sqrt(width_of_head)
     # A finite floor: a row without any valid column must not become NaN.
     return logits.masked_fill(~allowed, torch.finfo(dtype).min / 4).log_softmax(-1)
+
+
+def _split_heads(vectors: Tensor, heads: int, valid: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return vectors by head, `[B, heads, L, width / heads]`, with 0 at padding, where a NaN would spread."""
+    batch, length, width = vectors.shape
+    wiped = vectors.to(dtype).masked_fill(~valid[..., None], 0.0)
+    return wiped.view(batch, length, heads, width // heads).transpose(1, 2)

@@ -31,7 +31,7 @@ class Layers(StartStep):
             check_narrowing(student, source)
 
     def apply(self, start: Start) -> None:
-        """Copy, narrow or draw the layers."""
+        """Copy or narrow the chosen layers of the source; without chosen layers, draw all of them."""
         student = base_model(start.student)
         source = base_model(start.source)
         paths_around = _paths_around_blocks(student)

@@ -128,9 +128,9 @@ def _is_dropout(field: str) -> bool:
 
 
 def find_family(config: PreTrainedConfig) -> Family:
-    """Find what limbeck needs to know of a family outside of the table, by running a small model of it.
+    """Find the names and the structure of a family that is not in limbeck's table, by running a small model of it.
 
-    Costs some 0.1 s for the widths of BERT-base, once a configuration.
+    This takes some 0.1 s for the widths of BERT-base, once for each configuration: the result is cached.
 
     Args:
         config: The configuration; its depth and its vocabulary do not count.
@@ -150,11 +150,12 @@ def find_family(config: PreTrainedConfig) -> Family:
     fit_layer_lists(small_values, all_layers, range(_SMALL_DEPTH))
     small_values[layers_field] = _SMALL_DEPTH
     small_values["vocab_size"] = vocabulary_size
-    for key in list(small_values):
-        if key in _LEFT_OUT:
-            del small_values[key]
-        elif key.endswith("token_id"):
-            small_values[key] = _small_token_id(key, small_values[key], vocabulary_size)
+    for key in _LEFT_OUT:
+        small_values.pop(key, None)
+    # Ids of special tokens must be within the small vocabulary.
+    for key, value in small_values.items():
+        if key.endswith("token_id"):
+            small_values[key] = _small_token_id(key, value, vocabulary_size)
     # The result is cached by this text, which is the same for equal configurations.
     return _find_by_small_model(model_type, json.dumps(small_values, sort_keys=True))
 

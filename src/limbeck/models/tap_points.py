@@ -58,7 +58,8 @@ class Recorder:
     def plan(cls, keys: Iterable[StreamKey], depth: int) -> Recorder:
         """Return a recorder for some streams, which knows the deepest layer that has to run, and how much of it.
 
-        `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
+        Layer 0 is the embedding, which needs no block to run; the layers of the blocks begin with 1. `pooled`, `vector`
+        and `logits` need the whole model.
         """
         # A tuple without repetitions, since torch.compile has trouble with sets.
         wanted = tuple(dict.fromkeys(keys))
@@ -70,7 +71,7 @@ class Recorder:
         names_of_last = names_by_layer[last_layer]
 
         # Streams of attention are made before the end of the block, the context after the projections.
-        needs_whole_block = not names_of_last <= set(OF_ATTENTION)
+        needs_whole_block = any(name not in OF_ATTENTION for name in names_of_last)
         if needs_whole_block:
             stop_after = "block"
         elif "context" in names_of_last:

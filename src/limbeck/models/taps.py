@@ -187,8 +187,10 @@ class StreamTap(AbstractContextManager["StreamTap"]):
     def _verify(self, run_without_tap: WholeRun) -> None:
         """Refuse a model if one of the tap's streams is not found in a run without a tap."""
         with evaluation_mode(self.model):
+            # The rows have no padding.
+            attention_mask = torch.ones_like(run_without_tap.input_ids)
             try:
-                streams = self(run_without_tap.input_ids, torch.ones_like(run_without_tap.input_ids))
+                streams = self(run_without_tap.input_ids, attention_mask)
             except KeyError as error:
                 # A stream that was asked for was never recorded.
                 raise self._no_interface_error() from error

@@ -381,8 +381,12 @@ def _emd_term(
 ) -> EmdTerm:
     """Solve for the flow between the layers, and return its cost as a loss.
 
-    The gradient is that of the error of each student layer beside its *barycentre*: the mean of the teacher's layers,
-    weighted by what the flow moves to them.
+    The gradient is that of the error of each student layer beside its *barycentre* b_i: the mean of the teacher's
+    layers, weighted by what the flow moves to them. S_i and H_j are here the hidden states of the layers, or their
+    attention scores, and squares are summed over all their numbers. With w_i = Σ_j f_ij above 0 and
+    b_i = Σ_j f_ij H_j / w_i,
+
+        Σ_j f_ij (S_i − H_j)² = w_i (S_i − b_i)² + a constant that does not depend on S_i
 
     Args:
         errors_of_pairs: Σ of squared errors of all pairs of layers, `[M, N]`, without gradient.
@@ -409,21 +413,31 @@ def _emd_term(
     costs = (errors_of_batch / count_of_batch.clamp(min=1)).cpu().double()
     flow = transport_flow(costs, student_weights, teacher_weights)
 
-    # The sum over barycentres has the right gradient, but its value lacks the constant of the formula. The value is
-    # corrected below.
+    # The right side of the formula, without its constants: the right gradient, but another value.
     layer_losses: list[Tensor] = []
     for layer, moved_weights in enumerate(flow.tolist()):
         weight = math.fsum(moved_weights)
-        # A layer that moves nothing has weight 0, with which any barycentre will do. It stays in the graph with
-        # gradient 0, so that the same layers get a gradient in every batch.
-        shares = [1.0] + [0.0] * (len(moved_weights) - 1)
-        if weight > 0:
-            shares = [moved / weight for moved in moved_weights]
+        shares = _barycentre_shares(moved_weights, weight)
         layer_losses.append(weight * error_to_mean(layer, shares))
     loss_with_gradient = torch.stack(layer_losses).sum()
+    # The left side is the value of the loss. It is above the sum so far by the constants.
     loss = (flow.to(errors_of_pairs.device, errors_of_pairs.dtype) * errors_of_pairs).sum()
-    missing_constant = (loss - loss_with_gradient).detach()
-    return EmdTerm(loss_with_gradient + missing_constant, count, costs, flow)
+    constants = (loss - loss_with_gradient).detach()
+    return EmdTerm(loss_with_gradient + constants, count, costs, flow)
+
+
+def _barycentre_shares(moved_weights: Sequence[float], weight: float) -> list[float]:
+    """Return the share of each teacher layer in the barycentre of a student layer.
+
+    Args:
+        moved_weights: What the flow moves from the student layer to each teacher layer.
+        weight: Their sum.
+    """
+    if weight > 0:
+        return [moved / weight for moved in moved_weights]
+    # With weight 0 any barycentre will do. The layer stays in the graph with gradient 0, so that the same layers get a
+    # gradient in every batch.
+    return [1.0] + [0.0] * (len(moved_weights) - 1)
 
 
 def _named(name: str, layers: Sequence[_Layer]) -> dict[str, _Layer]:

@@ -359,8 +359,10 @@ def _choose_beside_method(
     document = with_held_out(document, named=columns, saved_recipe=saved_recipe)
     if label_column is None:
         return document
+
+    # The label column is a key of the task. A recipe with mistakes has no chosen task: its mistakes are reported here,
+    # before the missing task, which follows from them. In a recipe without mistakes an override may give the task.
     if "task" not in document["corpus"]:
-        # A recipe with mistakes gets no task, so that its mistakes are told, rather than the missing task.
         from limbeck.recipe.load import check_document, document_of
 
         check_document(document_of(document, overrides))
@@ -474,11 +476,11 @@ def _check_text_column(sources: Any, columns: Mapping[str, Any]) -> None:
 
 
 def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Sequence[str]) -> dict[str, Any]:
-    """A corpus of labelled rows with another column of the label.
+    """Return a corpus whose task has the label in a column; without a task, only if the overrides give one.
 
     Args:
         corpus: The corpus.
-        column: The column.
+        column: The column of the label.
         overrides: Values that are set in the recipe later, which may give the task.
 
     Raises:
@@ -489,9 +491,10 @@ def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Seq
     task = corpus.get("task")
     if task is None:
         with_column = {**corpus, "task": {"label_column": column}}
-        overridden_task = apply_overrides({"corpus": with_column}, overrides)["corpus"]["task"]
-        # An override may replace the whole task, and with it the column.
-        if isinstance(overridden_task, Mapping) and {"kind", "label_column"} <= set(overridden_task):
+        # The overrides are applied later. Here they only tell whether the recipe will have a task with this column: one
+        # of them may replace the whole task, and with it the column.
+        overridden_task = _mapping_or_empty(apply_overrides({"corpus": with_column}, overrides)["corpus"]["task"])
+        if "kind" in overridden_task and "label_column" in overridden_task:
             return with_column
         raise RecipeError(
             f"--label-column {column} names the label of rows, but this run has no task, so it reads text without "

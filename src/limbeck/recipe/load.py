@@ -186,7 +186,7 @@ def _as_plain_values(value: Any) -> Any:
 
 
 def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
-    """Return a part of a document, with paths relative to the document where they exist only there.
+    """Return a part of a document, with paths that lead from the current folder to files beside the document.
 
     A relative path that exists in the current folder, or nowhere, stays as it is.
 
@@ -198,7 +198,8 @@ def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
     if isinstance(part, dict):
         changed = {}
         for name, value in part.items():
-            # The files of parallel text stand by their languages, which do not tell that the values are paths.
+            # In `parallel: {en: a.txt, de: b.txt}` the files stand by their languages, which do not tell that the
+            # values are paths. They count as sources.
             key_of_value = name
             if key in _KEYS_OF_FILES and isinstance(value, str):
                 key_of_value = "source"

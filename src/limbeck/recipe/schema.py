@@ -119,7 +119,7 @@ class Recipe(Grown):
     @model_validator(mode="before")
     @classmethod
     def _texts_of_the_teacher(cls, value: Any) -> Any:
-        """Complete the corpus of a teacher that is a file of texts and targets: the texts of that file.
+        """If the teacher is a file of texts and targets, take the texts of this file as the recipe's corpus.
 
         Parts of another type than they should have are left to the types of the fields, which refuse them.
         """

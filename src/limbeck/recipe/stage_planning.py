@@ -372,14 +372,14 @@ def _plan_text(
 
     The settings are `LabelledSettings` where the corpus has a task, else `CorpusSettings`.
     """
-    # How the teacher makes sentence vectors, of which only the prompts are read.
+    # The teacher's sentence settings are given for their prompts, where the stage reads prompts.
     source_of_prompts = None
     if reads_prompts(corpus, stage, terms, teacher, place):
         source_of_prompts = teacher.sentence
     try:
         return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=source_of_prompts)
     except CorpusError as error:
-        # The corpus of the recipe is shared by stages, so that an error in it names no stage.
+        # A stage without a corpus of its own reads the recipe's, which stages share. An error in it names no stage.
         if stage.corpus is None:
             raise
         raise CorpusError(f"{place}.corpus: {error}") from None

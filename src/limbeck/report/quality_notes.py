@@ -545,15 +545,17 @@ def _weak_teacher_line_of_task(task: TaskFigures) -> str | None:
 
 def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     """Return the note on the number and the source of the rows of a task, and its teacher."""
-    rows_phrase = f"the {counted_rows(row_count, scores.queries)} of {rows_title(scores)}"
     # Rows that a recipe gives by a file have the task name "development", and are titled by their split, which is the
     # name of the file. Older records lack it, so these rows have no title.
     is_of_file = scores.task == DEVELOPMENT
     if is_of_file and not scores.split:
         rows_phrase = counted_rows(row_count, scores.queries, "development row")
+    else:
+        rows_phrase = f"the {counted_rows(row_count, scores.queries)} of {rows_title(scores)}"
     note = f"Scored on {rows_phrase}, without fine-tuning"
-    # The scores of a ranking are means over queries.
-    if (scores.queries or row_count) < _FEW_ROWS:
+    # The scores of a ranking rest on its queries, other scores on the rows.
+    scored_count = scores.queries or row_count
+    if scored_count < _FEW_ROWS:
         note += " (few, so the scores are rough)"
     # Another command may read the same rows up to another length, which gives other scores.
     if scores.length is not None:

@@ -257,12 +257,13 @@ class StudentCard:
         reasons = reasons_against(self.evaluation)
         if reasons:
             return " ".join(["The student's quality cannot be judged by this run.", *reasons])
-        # The figures on text and rows that chose the step are too good, so `evaluation` is without them.
-        measured = self.run.evaluation or records.RunEvaluation()
-        was_measured = any(row.is_score for row in comparison_rows(measured))
-        has_left_out = self.evaluation is not self.run.evaluation
-        has_left_out_scores = self.shown_scores is not self.scores
-        if (was_measured and has_left_out) or has_left_out_scores:
+        all_figures = self.run.evaluation or records.RunEvaluation()
+        was_measured = any(row.is_score for row in comparison_rows(all_figures))
+        # `evaluation` and `shown_scores` are other objects where they leave out what chose the step of the student.
+        # `evaluation` is another object too where the run has none, so it is only asked for a run with scores.
+        leaves_out_figures = was_measured and self.evaluation is not self.run.evaluation
+        leaves_out_scores = self.shown_scores is not self.scores
+        if leaves_out_figures or leaves_out_scores:
             return (
                 "The student's quality was measured only on the text or the rows that chose its best step. Such "
                 "figures are too good, so this card leaves them out."

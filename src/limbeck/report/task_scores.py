@@ -242,7 +242,8 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
     rows = []
     notes: list[str] = []
     for column in summary.columns:
-        # Columns may share a split, such as that of one language and that of the mean of all: its note stands once.
+        # Columns may share a split, such as that of one language and that of the mean of all. A note on it is listed
+        # once, and also for a column that has no row below.
         notes_on_other_rows = _notes_on_other_rows(column, summary.notes)
         notes_on_repeats = _notes_on_repeats(column, summary.notes)
         notes += [note for note in (*notes_on_other_rows, *notes_on_repeats) if note not in notes]
@@ -259,6 +260,7 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             interval=interval_of(column.key, model),
             dataset=_scored_rows(column, are_published=are_published_rows),
             is_at_chance=is_at_chance(column.key, model),
+            # Some of these rows repeat rows that were trained on.
             is_too_good=bool(notes_on_repeats),
         )
         rows.append(score)

@@ -152,6 +152,9 @@ class GeneticSampler(BaseSampler):
     def generation(self, study: Study, last: int | None = None, log: TrialLog[Genome] | None = None) -> Generation:
         """Return the first generation that is not finished, and breed the generations up to it.
 
+        A finished one is returned in three cases: it is the last that is asked for; it is empty, since the whole space
+        has been tried; or this call has bred `MOST_GENERATIONS_AT_ONCE` generations.
+
         Args:
             study: The study.
             last: The number of the last generation that is asked for, which is returned even if it is finished; None

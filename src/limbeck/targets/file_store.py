@@ -169,7 +169,7 @@ class _StoreMaker:
         width = len(first.values)
         facts = StoreFacts(
             teacher=Path(self._file.place).name,
-            weights="",
+            weights="",  # Known only once all targets are read.
             streams={self._file.stream: width},
             labels=self._file.classes,
         )

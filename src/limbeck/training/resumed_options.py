@@ -122,9 +122,10 @@ def _refused_training(
         return None
     minutes = options.get("minutes")
     steps = options.get("steps")
-    # The run's own training, and a way out for the messages.
+    # The run's own training.
     counts_steps = all(steps_of(stage) is not None for stage in stages)
     amounts = " and ".join(_amount_of(folder, number, stage) for number, stage in enumerate(stages, start=1))
+    # A way out for the end of the messages.
     end_early = ""
     if not is_finished:
         end_early = f", end the run early with `limbeck finish {shlex.quote(str(folder))}`"

@@ -99,13 +99,15 @@ def training_rows(
         corpus: The corpus.
         tokenizer: Its tokenizer.
         replace_tokens: Share of tokens that are replaced by random words.
-        mask_tokens: Share of the other tokens that are masked.
+        mask_tokens: Share of tokens that are masked, replaced ones among them.
         seed: Decides which tokens are replaced and masked.
-        documents: For rankings, most documents of a query that are read together as one row; None for other rows.
+        documents: For rankings, most documents of a query that are read together as one row; None for other rows,
+            those of a stream among them.
 
     Returns:
         A data set of rows: `StreamedRows` of a stream, `GroupedRows` with `documents`.
     """
+    # Each step reads the rows of the one before, so that replaced tokens may be masked too.
     rows: Any = corpus.train
     replacing: ReplacedTokens | None = None
     masking: MaskedTokens | None = None
@@ -115,6 +117,7 @@ def training_rows(
     if mask_tokens > 0:
         masking = _mask_tokens_of(rows, tokenizer, mask_tokens, seed)
         rows = masking
+    # A stream has its own rows, to which it applies the same steps.
     if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
     if documents is None:

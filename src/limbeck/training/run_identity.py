@@ -68,11 +68,11 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     run = records.load(records.Run, folder)
     # Numbers of steps that may differ are made equal: those that were measured in place of a limit of minutes, and
     # those of stages that are not finished.
-    new_recipe = with_measured_steps(folder, new_recipe)
-    saved_recipe = with_changed_steps(saved_recipe, steps_changes(folder, saved_recipe, new_recipe))
+    compared_recipe = with_measured_steps(folder, new_recipe)
+    allowed_changes = steps_changes(folder, saved_recipe, compared_recipe)
     # Records of earlier versions have no number of processes; those runs had one.
-    saved_identity = _identity(saved_recipe, run.processes or 1)
-    new_identity = _identity(new_recipe, ranks.process_count())
+    saved_identity = _identity(with_changed_steps(saved_recipe, allowed_changes), run.processes or 1)
+    new_identity = _identity(compared_recipe, ranks.process_count())
     # Where the record has hashes of teachers and texts, these are compared elsewhere, so that the files may have moved.
     if knows_content(run):
         saved_identity = _without_places(saved_identity)
@@ -80,16 +80,16 @@ def check_same_recipe(folder: Path, saved_recipe: dict[str, Any], new_recipe: Ma
     difference = first_difference(saved_identity, new_identity)
     if difference is None:
         return
-    way_on = run.way_on(folder / paths.STUDENT)
-    # A run that was ended early is never trained on, whatever the recipe.
-    if run.is_finished and run.ended_early is not None:
-        raise OutputError(f"{way_on}.")
     settings = _describe_difference(*difference)
-    # With its own recipe a finished run would only return its result.
     if run.is_finished:
+        state_and_next_step = run.way_on(folder / paths.STUDENT)
+        # A run that was ended early is never trained on, whatever the recipe.
+        if run.ended_early is not None:
+            raise OutputError(f"{state_and_next_step}.")
+        # With its own recipe a finished run would only return its result.
         raise OutputError(
-            f"The run in '{folder}' {settings}. {way_on}. To train a new student instead, start again with --overwrite "
-            "or in another folder."
+            f"The run in '{folder}' {settings}. {state_and_next_step}. To train a new student instead, start again "
+            "with --overwrite or in another folder."
         )
     raise OutputError(
         f"The run in '{folder}' {settings}; resume with the run's own recipe ('{folder / RECIPE}'), or start again "

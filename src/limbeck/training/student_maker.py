@@ -224,22 +224,24 @@ class StudentMaker:
         """
         policy = self.plan.spec.untrained
         names, frozen = never_trained(records)
-        # Rows of embedding tables, as a mask by kind of table.
-        rows_by_kind = never_read(records, student)
+        # The rows of embedding tables that no text had, as a mask by kind of table.
+        unread_rows = never_read(records, student)
         filled_names: list[str] = []
         filled_tables: list[str] = []
-        has_untrained = bool(names or rows_by_kind)
+        has_untrained = bool(names or unread_rows)
         if has_untrained and policy == "teacher":
+            # The terms say which layers of the teacher taught which of the student.
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
             filled_names = fill_from_teacher(student, source, names, terms)
-            filled_tables = fill_rows(student, source, rows_by_kind, self._start_by_activations())
+            start_by_activations = self._start_by_activations()
+            filled_tables = fill_rows(student, source, unread_rows, start_by_activations)
 
-        # No stage trains the pooler, so it is added last.
+        # A student is trained without its pooler. It is added now, and its names are listed beside those above.
         pooler = self._add_pooler(student)
 
         described_rows = []
-        for kind, mask in rows_by_kind.items():
+        for kind, mask in unread_rows.items():
             described_rows.append(describe_rows(student, kind, mask, from_teacher=kind in filled_tables))
         untrained = Untrained(
             policy=policy,

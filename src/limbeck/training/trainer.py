@@ -433,39 +433,39 @@ class DistillationTrainer(Trainer):
         """
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         # In float16 a loss scale finds its size by letting the gradient overflow now and then, and skips such steps
-        # itself. The norm is not judged then.
+        # itself. Then only the losses of the step are judged, and not the norm.
         judged: Tensor | None = None
         if self.accelerator.scaler is None:
             judged = torch.as_tensor(norm)
         # The norm of sharded parameters is spread over the processes.
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
-        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches_of_step)
+        is_bad = self.guard.settle(self.state.global_step + 1, judged, self._batches_of_step)
         if self.policy.on_bad_loss == "skip":
-            self._skip_if(bad)
+            self._skip_if(is_bad)
         return norm
 
-    def _skip_if(self, bad: Tensor) -> None:
+    def _skip_if(self, is_bad: Tensor) -> None:
         """Make a bad step change no weights, buffers or sums; a good one stays as it is.
 
         The step still counts: the learning rate and the place in the data go on.
 
         Args:
-            bad: Bool scalar on the device, true for a bad step.
+            is_bad: Bool scalar on the device, true for a bad step.
         """
         assert self._step_start is not None
         # A fused optimizer can be told on the device to skip its step, by a flag. A loss scale uses that flag itself,
         # and optimizers of sharded parameters do not take it.
         is_flag_free = self.accelerator.scaler is None and not self.is_fsdp_enabled
         on_device = is_flag_free and takes_flag(self.optimizer)
-        skip_update(self.optimizer, self.module, bad, on_device=on_device)
-        self._step_start.restore_buffers(where=bad)
+        skip_update(self.optimizer, self.module, is_bad, on_device=on_device)
+        self._step_start.restore_buffers(where=is_bad)
 
         # The step does not count in the means of the log: the sums over steps go back to what they were before it.
-        self._steps_summed = self._steps_summed - bad.double()
+        self._steps_summed = self._steps_summed - is_bad.double()
         for name, total in list(self._sums.items()):
             before = self._sums_before_step.get(name, torch.zeros_like(total))
-            self._sums[name] = torch.where(bad, before, total)
+            self._sums[name] = torch.where(is_bad, before, total)
 
     def compute_loss(
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

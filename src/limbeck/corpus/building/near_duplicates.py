@@ -175,7 +175,7 @@ def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
 
 
 def _find_common(pairs: _Pairs, group_of_rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether at least half of the sequences of each text are in other groups too, by its rank, `[texts]`."""
+    """Return for each text, by its rank, whether at least half of its sequences are in other groups too, `[texts]`."""
     text_count = len(group_of_rank)
     # Sequences are numbered from 0, and the pairs are in the order of these numbers.
     sequence_count = 0

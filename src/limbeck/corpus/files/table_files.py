@@ -98,15 +98,17 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     with opening.open_file(file.path, unused_report) as stream:
         rows = read_rows(OpenFile(stream, file.path, "", unused_report))
         first_rows = list(islice(rows, _ROWS_THAT_SHOW_TEXTS))
+    # A file without rows has no text in any column.
     if not first_rows:
         return file.text_column
     problem = missing_header(first_rows[0])
     if problem is not None:
         raise CorpusError(f"{problem}; write the names of the columns into the first line of the file.")
-    # A column that the user named counts, also where it is missing, which is refused later. The usual name may be the
-    # default, so without such a column another is looked for.
+    # Another name than the usual one is the user's, and counts even if there is no such column, which is refused later.
+    # The usual name may be the default, so without such a column another is looked for.
     columns = list(first_rows[0].values)
-    if file.text_column in columns or file.text_column != USUAL_TEXT_COLUMN:
+    is_of_user = file.text_column != USUAL_TEXT_COLUMN
+    if file.text_column in columns or is_of_user:
         return file.text_column
     if len(columns) == 1:
         return columns[0]

@@ -64,15 +64,16 @@ class Files:
 
     def fingerprint(self) -> Any:
         """Return path, size and time of change of every file, and the settings that decide how files are read."""
-        columns: list[Any] = []
+        # Only settings that were given are in it, so that a new kind of setting leaves other fingerprints as they are.
+        settings: list[Any] = []
         if self.text_column is not None:
-            columns.append(self.text_column)
+            settings.append(self.text_column)
         if self.layout != UNKNOWN_LAYOUT:
-            columns.append(self.layout)
+            settings.append(self.layout)
         if self.separator is not None:
-            columns.append({"separator": self.separator})
+            settings.append({"separator": self.separator})
         states = [file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
-        return ["files", *columns, states]
+        return ["files", *settings, states]
 
     def read_files(self) -> Sequence[FilePath]:
         """Return the files."""

@@ -184,8 +184,9 @@ class SourceReader:
         # The source moves the cursor as it is read, so that `state` has the position behind a batch.
         documents = listed.source.documents(self._report_of_current_source, step, self._cursor)
         while not self._is_full():
-            # No document is read behind the last that is kept, so that the counts and the report are those of the
-            # text of the corpus. Only repeats make another batch necessary.
+            # At most as many documents are read as may still be kept, so that none is read behind the last that is
+            # kept, and the counts and the report are those of the text of the corpus. If some were repeats, another
+            # batch is read.
             most_items = arrow_files.BATCH_ITEMS
             if self._max_documents is not None:
                 most_items = min(most_items, self._max_documents - self._documents_given)

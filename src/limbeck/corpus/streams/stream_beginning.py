@@ -61,9 +61,10 @@ def store_beginning(
     beginning = _Beginning(sources)
     documents = write_documents(beginning.documents(progress), folder_of_beginning)
 
+    # Documents whose key, a hash of their text, is below this number are held out.
     held_below = held_out_bound(folder_of_beginning, settings)
 
-    # The blocks of the chosen documents.
+    # The blocks of the chosen documents. Where the sources have prompts or units, each has files of its own.
     source_of_file = _choose_documents(
         folder_of_beginning, beginning.documents_by_place, held_below, by_source=bool(encoding.uses)
     )
@@ -83,8 +84,8 @@ def store_beginning(
     folders_of_chosen = dict.fromkeys(path.parent for path in source_of_file)
     held_out_documents = chain.from_iterable(read_documents(chosen, below=held_below) for chosen in folders_of_chosen)
     held_out = write_documents(held_out_documents, folder)
-    beginning.report.merge(blocks.report)
     shutil.rmtree(folder_of_beginning)
+    beginning.report.merge(blocks.report)
     return {
         "settings": settings.content(),
         "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},

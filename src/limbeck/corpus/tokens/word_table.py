@@ -152,7 +152,8 @@ class WordTable:
     def _add(self, words: list[str]) -> None:
         """Tokenise new words, many in one text, with a mark behind each word.
 
-        No new word has a mark in it, since punctuation is a word by itself and the table has the mark from the start.
+        The mark is a punctuation character, and each of these is a word by itself. So no other word has the mark in
+        it, and the mark itself is never new: the table has it from the start.
         """
         marked_texts: list[str] = []
         for first in range(0, len(words), _WORDS_AT_ONCE):
@@ -163,12 +164,12 @@ class WordTable:
         encodings = self._backend.encode_batch_fast(marked_texts, add_special_tokens=False)
         ids = np.concatenate([np.array(encoding.ids, np.int32) for encoding in encodings])
 
-        # The ids of a word are those between two marks.
+        # The ids of a word are those between two marks. Each text ends with one, so no word goes on in the next text.
         is_mark = ids == self._mark_id
         mark_places = np.flatnonzero(is_mark)
         assert len(mark_places) == len(words), self._mark
         counts = np.diff(mark_places, prepend=-1) - 1
-        # They are put behind the ids that the table has already.
+        # They are put behind the ids that the table has already: a word is a first place there, and a number of ids.
         first_places = len(self._ids) + _sums_before(counts)
 
         for number, word in enumerate(words, start=len(self._numbers)):

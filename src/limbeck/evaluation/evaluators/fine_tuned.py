@@ -232,16 +232,17 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
     """
     started = time.monotonic()
     # Model, settings, seed and rows to train on are the same for all cells: the first one stands for them.
-    cell = cells[0].cell
+    first_cell = cells[0].cell
     prepared: PreparedTask = cells[0].prepared
-    point = _training_point(cell)
+    point = _training_point(first_cell)
     with head_outputs.quiet_and_explain_oom("batch_size or length"):
-        tokenizer = load_tokenizer(cell.model)
-        arguments = training_arguments(point, cell.seed)
-        model = load_task_model(cell.model, prepared.task, seed=cell.seed)
-        head_outputs.check_inputs(cell.model, model, tokenizer, point.length)
+        tokenizer = load_tokenizer(first_cell.model)
+        arguments = training_arguments(point, first_cell.seed)
+        model = load_task_model(first_cell.model, prepared.task, seed=first_cell.seed)
+        head_outputs.check_inputs(first_cell.model, model, tokenizer, point.length)
         set_padding(model, tokenizer)
         tuner = FineTuner(model, tokenizer, prepared, arguments, class_weights=point.class_weights)
+        # Callbacks that the training calls after each epoch, for the cells that are not scored by the last weights.
         best_epochs = {}
         for ready in cells:
             best_epoch = _best_epoch(ready, tuner)
@@ -250,10 +251,17 @@ def train_once(cells: Sequence[ReadyCell], report: Share) -> Trained:
         scoring_begins, scoring_ends = _shares_of_scoring(cells, best_epochs)
 
         def report_training(share: float, detail: str = "", count: Count | None = None, /) -> None:
-            report(scoring_begins[cell] * share, detail, count)
+            # The training has ended when the first cell begins to be scored.
+            report(scoring_begins[first_cell] * share, detail, count)
 
         tuner.train(report_training, list(best_epochs.values()))
-    return Trained(tuner, best_epochs, time.monotonic() - started, scoring_begins, scoring_ends)
+    return Trained(
+        tuner=tuner,
+        best_epochs=best_epochs,
+        seconds=time.monotonic() - started,
+        scoring_begins=scoring_begins,
+        scoring_ends=scoring_ends,
+    )
 
 
 def _shares_of_scoring(

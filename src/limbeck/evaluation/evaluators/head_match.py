@@ -143,21 +143,21 @@ def _match_classes(
     in_order = tuple(range(len(classes)))
     names = [renamed.get(class_name, class_name) for class_name in classes]
 
-    # Exact spellings come first, since two classes may differ only in upper and lower case; `str` changes no name.
-    for spelling in (str, _folded):
+    # Exact spellings come first, since two classes may differ only in upper and lower case.
+    for spelling in (_exact, _folded):
         outputs = _places_of(task.labels, names, spelling)
         if outputs is None:
             continue
         if outputs == in_order:
             return HeadMatch(outputs)
         note = f"'{name}' has its classes in another order ({_shown(classes)}), which is turned into the task's"
-        return HeadMatch(outputs, (f"{task.title}: {note}",))
+        return HeadMatch(outputs, notes=(f"{task.title}: {note}",))
 
     # Names such as `LABEL_0` say nothing, so they are no other classes than the task's.
     is_any_renamed = any(class_name in renamed for class_name in classes)
     if are_made_up(classes) and not is_any_renamed:
         note = f"the classes of '{name}' have no names ({_shown(classes)}); taken in the task's order"
-        return HeadMatch(in_order, (f"{task.title}: {note}: {_shown(task.labels)}",))
+        return HeadMatch(in_order, notes=(f"{task.title}: {note}: {_shown(task.labels)}",))
 
     described = []
     for class_name in classes:
@@ -179,6 +179,11 @@ def _places_of(labels: Sequence[str], names: Sequence[str], spelling: Callable[[
     if has_twins or sorted(spelt_names) != sorted(spelt_labels):
         return None
     return tuple(spelt_names.index(label) for label in spelt_labels)
+
+
+def _exact(label: str) -> str:
+    """Return a label as it is."""
+    return label
 
 
 def _folded(label: str) -> str:

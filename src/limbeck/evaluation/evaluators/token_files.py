@@ -39,7 +39,7 @@ def encode_rows(
     on also has `labels`; a file to score has the columns by which its kind decodes outputs.
 
     Args:
-        rows: The rows: all have one text, or all have two.
+        rows: The rows, at least one: all have one text, or all have two.
         task: The task, whose kind decides the columns.
         tokenizer: The tokenizer of the model; it is not changed.
         path: The path of the file.
@@ -60,6 +60,7 @@ def encode_rows(
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = rows[start : start + _ROWS_AT_ONCE]
+            # Encoding fills the report.
             if training:
                 columns: dict[str, Any] = encoder.encode(part, report)._asdict()
             else:

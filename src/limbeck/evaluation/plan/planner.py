@@ -65,7 +65,7 @@ class PlannedTask:
 
     @property
     def columns(self) -> list[Column]:
-        """The columns that tables have for it, those of variants last.
+        """The columns of the task in tables, those of variants last.
 
         A variant is a further way to score sentence vectors: cut to fewer components, or with the teacher's vectors of
         the documents (asymmetric).

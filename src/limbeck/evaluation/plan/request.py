@@ -129,13 +129,13 @@ class EvaluationRequest:
         """Return the name of every model in tables: the user's name for it, else the last part of its own name.
 
         Args:
-            names: The user's names, in the order of the models; the teacher's is the last.
+            names: The user's names, in the order of the models. The name of a teacher that is none of them comes last.
 
         Raises:
             RecipeError: for more names than models, or a name that is empty or another's too.
         """
         models = self.all_models()
-        # The user names the models in the order of the options: `--teacher` comes after the others, or is one of them.
+        # The user names the models in the order of the options: `--teacher` after the others, if it is none of them.
         named_models = list(dict.fromkeys(self.models))
         if self.teacher is not None and self.teacher not in named_models:
             named_models.append(self.teacher)

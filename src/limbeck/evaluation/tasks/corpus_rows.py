@@ -242,7 +242,7 @@ class TaskRows:
         Args:
             most: Rows that are read; None for all.
         """
-        # The user's files are taken to have the columns of the file that the task itself is trained on.
+        # The user's files are taken to have the columns of the first file that the task's own training rows may be in.
         train_file: FileSource | None = None
         train_files = self.definition.files.get(self.definition.train, ())
         if train_files:

@@ -81,7 +81,7 @@ def find_saved_split(hub_place: HubPlace, task_folders: Sequence[str], folders: 
         folders: In their order, each before its subfolders. A split without a folder before its name is looked for in
             the folders alone: in a subfolder it could be the split of another task.
     """
-    _, _, data_set = hub_place.data_set.name.rpartition("/")
+    _, _, name_without_owner = hub_place.data_set.name.rpartition("/")
     for name in hub_place.saved_names(task_folders):
         places = folders
         has_folder = "/" in name
@@ -89,7 +89,7 @@ def find_saved_split(hub_place: HubPlace, task_folders: Sequence[str], folders: 
             places = _with_subfolders(folders)
         for place in places:
             path = place / name
-            if is_saved_split(path, data_set, hub_place.hub_split.config):
+            if is_saved_split(path, name_without_owner, hub_place.hub_split.config):
                 return SplitFile(path, FileSource(path=(name,), columns=hub_place.data_set.columns))
     return None
 
@@ -221,12 +221,13 @@ def read_labelled_rows(
         columns_of_recipe: Whether a recipe names the columns.
 
     Raises:
-        CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
+        CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or is a question with
+            the id of an earlier one.
     """
     kind = KINDS[task.kind]
     source = SplitRows(task, facts, columns, report, columns_of_recipe=columns_of_recipe)
     kind.check_source(source)
-    # Some labels can be read in two ways, between which all rows together decide.
+    # Some labels can be read in two ways, between which all rows together decide, even those that are not read below.
     if kind.looks_ahead(source):
         placed_rows = list(placed_rows)
         kind.look_ahead(placed_rows, source)

@@ -274,7 +274,7 @@ class CompiledWork:
                 tasks.append(partial(self._attend_fast, context, slice(start, start + length)))
             run_tasks(tasks)
             parts = division.short_parts
-        # The scratch that `attend` of the source asks for.
+        # Operands of the longest sample, its tokens, and blocks, as the comment above `attend` in attention.c says.
         scratch_size = 3 * self.operand_size + self.row_size + 2 * self.block_size
         self.plan.kernel.attend.run(self.arguments, parts, scratch_size, _SCRATCH)
 
@@ -287,11 +287,12 @@ class CompiledWork:
         """
         upstream = _with_contiguous_last_axis(upstream)
         query_grad, key_grad, value_grad = grads
+        # The arguments have the operands and the settings already.
         self.arguments.upstream = _describe_operand(upstream)
         self.arguments.query_grad = query_grad.data_ptr()
         self.arguments.key_grad = key_grad.data_ptr()
         self.arguments.value_grad = value_grad.data_ptr()
-        # The scratch that `differentiate` of the source asks for.
+        # Likewise, as the comment above `differentiate` says.
         scratch_size = 8 * self.operand_size + self.row_size + 3 * self.block_size
         self.plan.kernel.differentiate.run(self.arguments, self.plan.division.all_parts, scratch_size, _SCRATCH)
 
