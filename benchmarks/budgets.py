@@ -179,6 +179,7 @@ BUDGETS: dict[str, Budget] = {
     "hidden states, 0.1 M": Budget("tokens", Student(steps_for(1e5), method=HIDDEN_STATES)),
     "hidden states, 0.3 M": Budget("tokens", Student(steps_for(3e5), method=HIDDEN_STATES)),
     "hidden states, 1 M": Budget("tokens", Student(steps_for(1e6), method=HIDDEN_STATES)),
+    "hidden states, 3 M": Budget("tokens", Student(steps_for(3e6), method=HIDDEN_STATES)),
 }
 """All students but the best one, in the order in which they are measured."""
 
