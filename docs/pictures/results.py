@@ -85,8 +85,8 @@ def embedding_figure() -> Figure:
     """Retrieval by students of an embedding model against latency, a colour for each maker, means over seeds.
 
     Students of one shape cost the same, so that they share a latency: the median of their measurements on two cores.
-    Where narrower students started in two ways, those by activations are drawn. Of those that were trained for other
-    minutes, the students of the most minutes are drawn.
+    Where narrower students started in two ways, those by activations are drawn. Where students of one shape and tool
+    were trained for different times, those of the longest are drawn.
     """
     rows = _rows("embedding_students.jsonl")
     by_activations = {(row["shape"], row["tool"]) for row in rows if row.get("start")}

@@ -121,7 +121,7 @@ def _call_of_distill(arguments: str) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return the value of an option as Python writes it, such as `"runs/small"`; empty where that cannot be told."""
+    """Return a value of a command as Python writes it, such as `"runs/small"`; empty where that cannot be told."""
     # The shell needs quotes around a folder with spaces. Some messages name such a folder without them.
     if "'" in value or '"' in value:
         try:

@@ -69,9 +69,9 @@ def named_recipe(
         overrides: Values that are set in the recipe later (`--set`). Those of the corpus name columns that a chosen
             recipe reads.
         resume: Whether a run is continued.
-        before: Called with the folder, if there is one, before a recipe is chosen, which takes seconds, and before
-            each object is saved there. It raises an error for a folder that cannot be used. The first call is left out
-            where an override names another folder.
+        before: Called with the folder, if there is one, at the beginning, since choosing a recipe takes seconds, and
+            before each object is saved there. It raises an error for a folder that cannot be used. The first call is
+            left out where an override names another folder.
 
     Raises:
         LimbeckError: for objects that are neither models nor texts, and for models or text that no recipe can be chosen

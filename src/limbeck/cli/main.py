@@ -60,7 +60,7 @@ SHARED_BY_PROCESSES = ("distill", "search", "teach")
 """Commands that several processes of a launcher carry out together."""
 
 _WRONG_USAGE = 2
-"""Exit code of a command that does not exist, or lacks something."""
+"""Exit code of a call that typer refuses, and of a group of commands without arguments, which shows its help."""
 _FAULT = 1
 """Exit code of a command that failed by an error that limbeck does not expect."""
 _STOPPED = 130
@@ -150,8 +150,8 @@ def run() -> None:
         result = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except UsageError as error:
-        # The help of a command without arguments is a usage error too, and is printed already. Of several processes of
-        # a run, all have the same error, which the first one prints.
+        # The help of a command without arguments is a usage error too, and is printed already. If a launcher started
+        # several processes, all have the same error, which the first one prints.
         if not is_help(error) and _process().index == 0:
             _print_error(usage_message(error))
         code = _WRONG_USAGE

@@ -61,7 +61,7 @@ def measure_divergence(
     )
 
     # Sums over tokens. From the first batch on, they have the shapes [T, A] and [S, T, A], for S layers of the student,
-    # T layers of the teacher, and A heads.
+    # T layers of the teacher, and A heads; A is 1 where the maps are means over heads.
     negative_entropy = torch.zeros(())
     cross_entropy = torch.zeros(())
     tokens = 0

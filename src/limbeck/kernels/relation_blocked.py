@@ -136,7 +136,8 @@ def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[ra
     if vectors.device.type != "cpu" or threads == 1 or logits < FEW_LOGITS:
         return [range(heads)]
     wanted_tasks = TASKS_PER_THREAD * threads
-    # Each group is divided alike, into as many parts as give so many tasks in all.
+    # The heads of each group are divided alike, into parts that give about so many tasks in all, if there are enough
+    # heads.
     parts_of_a_group = min(heads, math.ceil(wanted_tasks / len(groups)))
     size = math.ceil(heads / parts_of_a_group)
     return [range(first, min(first + size, heads)) for first in range(0, heads, size)]

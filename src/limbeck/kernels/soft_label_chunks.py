@@ -445,7 +445,7 @@ def _add_gradients(head: Head, vectors: Tensor, difference: Tensor, chunk: _Chun
 
     With D = q − p, `[rows, V]`, they are D · weight for the hidden vectors, Dᵀ · hidden for the weight, and the sum of
     D over the rows for the bias. q are the student's probabilities, and p the teacher's, or 1 at a row's label and 0
-    elsewhere.
+    elsewhere. In rows that do not count, D is 0.
 
     Args:
         head: The student's head.

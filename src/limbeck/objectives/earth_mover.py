@@ -383,8 +383,8 @@ def _emd_term(
 
     The gradient is that of the error of each student layer beside its *barycentre* b_i: the mean of the teacher's
     layers, weighted by what the flow moves to them. S_i and H_j are here the hidden states of the layers, or their
-    attention scores, and squares are summed over all their numbers. With w_i = Σ_j f_ij above 0 and
-    b_i = Σ_j f_ij H_j / w_i,
+    attention scores, and squares are summed over all their numbers but those of padding; hidden states of the student
+    are projected. With w_i = Σ_j f_ij above 0 and b_i = Σ_j f_ij H_j / w_i,
 
         Σ_j f_ij (S_i − H_j)² = w_i (S_i − b_i)² + a constant that does not depend on S_i
 

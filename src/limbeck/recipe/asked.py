@@ -491,8 +491,8 @@ def _with_label_column(corpus: dict[str, Any], column: str, overrides: str | Seq
     task = corpus.get("task")
     if task is None:
         with_column = {**corpus, "task": {"label_column": column}}
-        # The overrides are applied later. Here they only tell whether the recipe will have a task with this column: one
-        # of them may replace the whole task, and with it the column.
+        # The overrides are applied later. Here they only tell whether the recipe will have a task with a label column:
+        # one of them may replace the whole task, and with it the column.
         overridden_task = _mapping_or_empty(apply_overrides({"corpus": with_column}, overrides)["corpus"]["task"])
         if "kind" in overridden_task and "label_column" in overridden_task:
             return with_column

@@ -119,8 +119,9 @@ class Recipe(Grown):
     @model_validator(mode="before")
     @classmethod
     def _texts_of_the_teacher(cls, value: Any) -> Any:
-        """If the teacher is a file of texts and targets, take the texts of this file as the recipe's corpus.
+        """If the teacher is a file of texts and targets, complete the recipe's corpus by it.
 
+        Without a corpus, it has the texts of the file. A given one keeps its text, and gets the task that scores need.
         Parts of another type than they should have are left to the types of the fields, which refuse them.
         """
         if not isinstance(value, Mapping):

@@ -260,7 +260,7 @@ def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
             interval=interval_of(column.key, model),
             dataset=_scored_rows(column, are_published=are_published_rows),
             is_at_chance=is_at_chance(column.key, model),
-            # Some of these rows repeat rows that were trained on.
+            # A note on repeats says that some of these rows repeat rows that were trained on.
             is_too_good=bool(notes_on_repeats),
         )
         rows.append(score)

@@ -224,7 +224,7 @@ class StudentMaker:
         """
         policy = self.plan.spec.untrained
         names, frozen = never_trained(records)
-        # The rows of embedding tables that no text had, as a mask by kind of table.
+        # The rows of embedding tables that no batch read, as a mask by kind of table.
         unread_rows = never_read(records, student)
         filled_names: list[str] = []
         filled_tables: list[str] = []
@@ -237,7 +237,8 @@ class StudentMaker:
             start_by_activations = self._start_by_activations()
             filled_tables = fill_rows(student, source, unread_rows, start_by_activations)
 
-        # A student is trained without its pooler. It is added now, and its names are listed beside those above.
+        # A student without a head is trained without a pooler. If its architecture has one, the pooler is added now,
+        # and the names of its parameters are listed beside those above.
         pooler = self._add_pooler(student)
 
         described_rows = []

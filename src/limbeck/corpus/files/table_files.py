@@ -104,8 +104,9 @@ def _column_of_texts(file: OpenFile, read_rows: _RowReader) -> str:
     problem = missing_header(first_rows[0])
     if problem is not None:
         raise CorpusError(f"{problem}; write the names of the columns into the first line of the file.")
-    # Another name than the usual one is the user's, and counts even if there is no such column, which is refused later.
-    # The usual name may be the default, so without such a column another is looked for.
+    # Another name than the usual one is the user's, and counts even if there is no such column. Its rows are then left
+    # out with a note, and a source without any other text is refused. The usual name may be the default, so without
+    # such a column another is looked for.
     columns = list(first_rows[0].values)
     is_of_user = file.text_column != USUAL_TEXT_COLUMN
     if file.text_column in columns or is_of_user:

@@ -205,7 +205,7 @@ class ClassNumbers:
         Args:
             value: The label, or the name that the data set has for its number.
             where: Place of the row.
-            has_names: Whether the data set has a name for each number; then the message suggests no numbers.
+            has_names: Whether numbers of the data set stand for its names; then the message suggests no numbers.
         """
         known = ", ".join(self._labels[:_SHOWN_CLASSES])
         if len(self._labels) > _SHOWN_CLASSES:
@@ -213,7 +213,7 @@ class ClassNumbers:
         problem = f"{where} has the label {value!r}, which is not one of {self._owner} ({known})"
         if self._takes_numbers and not has_names:
             problem += f" or a number from 0 to {len(self._labels) - 1}"
-        # A number is no misspelt name of a class, so renaming a class does not help.
+        # A number does not look like a misspelt name of a class, so the message does not advise to rename a class.
         is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
         way_out = "; correct the label, or the classes of the task."
         if self._owner == TEACHERS_CLASSES and not is_number:
